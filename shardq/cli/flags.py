@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shardq.cli.values import length, number, pair, period, positive, time
+from shardq.cli.values import length, moment, number, pair, period, positive, time
 
 Parser = argparse.ArgumentParser
 DEFAULT_URL: Final = "redis://localhost:6379"
@@ -65,6 +65,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
     ),
     "times": _flag("--times", type=number(1), metavar="N", means="end after N looks"),
     "every": _flag("--every", type=time, metavar="TIME", means="again every TIME"),
+    "since": _flag("--since", type=moment, metavar="WHEN", means="from then on: a date (UTC), or a TIME ago"),
     "follow": _switch("-f", "--follow", means="go on with what is new, until Ctrl-C"),
     "payloads": _switch("--payloads", means="show the payloads"),
     "role": _flag("--role", metavar="ROLE", means="the role"),
@@ -101,6 +102,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
         "--isolation", type=float, metavar="S", default=0.99, means="share of the others kept apart (0.99)"
     ),
     "seed": _flag("--seed", type=number(0), metavar="S", default=0, means="the random seed (0)"),
+    "within": _flag("--within", type=length, metavar="TIME", means="how soon jobs are to begin"),
+    "objective": _flag("--objective", type=positive, metavar="PERCENT", means="share of jobs that are to begin in time"),
+    "plot": _flag("--plot", type=Path, metavar="FILE", means="draw it as PNG or SVG (needs matplotlib)"),
     "streams": _flag("--streams", type=number(1), metavar="N", means="number of streams"),
     "per_shard": _flag("--per-shard", type=number(1), metavar="M", means="streams per shard"),
 }

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
+
+from shardq.clock import SystemClock
 
 TIMES: Final = "90s or 2h"
 """What a TIME looks like, in the words of helps and errors."""
@@ -40,6 +43,23 @@ def period(text: str) -> float:
     if not 0.05 <= value <= 86_400:
         raise argparse.ArgumentTypeError(f"must be a time from 0.05s to 1d, not {text!r}")
     return value
+
+
+def moment(text: str) -> float:
+    """A moment in seconds since the epoch: a date, or one with a time, in UTC; or a TIME ago.
+
+    >>> moment("2026-11-30"), moment("2026-11-30T12:00")
+    (1795996800.0, 1796040000.0)
+    """
+    if _TIME.fullmatch(text):
+        return SystemClock().wall() - time(text)
+    try:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"must be a date, as 2026-11-30 or 2026-11-30T12:00 (UTC), or how long ago, as {TIMES}, not {text!r}"
+        ) from None
 
 
 def number(low: int) -> Callable[[str], int]:

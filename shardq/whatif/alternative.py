@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from shardq.arguments import shown, whole
 from shardq.declared.declaration import declared_queue
@@ -63,7 +62,7 @@ def alternatives(raw: bytes) -> list[Alternative]:
 
     ConfigError tells what is wrong with it, and where.
     """
-    return [_alternative(name, table) for name, table in toml(raw, "this").items()]
+    return [alternative_of(name, table) for name, table in toml(raw, "this").items()]
 
 
 def read_alternatives(path: str | Path) -> list[Alternative]:
@@ -74,7 +73,8 @@ def read_alternatives(path: str | Path) -> list[Alternative]:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _alternative(name: str, found: Any) -> Alternative:
+def alternative_of(name: str, found: Any) -> Alternative:
+    """Return the alternative that a table says. ConfigError tells what is wrong with it."""
     table = dict(found) if isinstance(found, Mapping) else None
     if table is None:
         raise ConfigError(f"alternative {shown(name)} must be a table, not {shown(found)}")
@@ -95,6 +95,7 @@ def _alternative(name: str, found: Any) -> Alternative:
         raise ConfigError(f"alternative {shown(name)}: {error}") from None
 
 
-def by_workers(alternative: Alternative, numbers: list[int]) -> list[Alternative]:
-    """Return *alternative* once for each of these numbers of workers, named by them."""
-    return [replace(alternative, name=f"{each} workers", workers=each) for each in numbers]
+def by_workers(alternative: Alternative, numbers: Sequence[int]) -> list[Alternative]:
+    """Return *alternative* once for each of these numbers of workers, with that in its name."""
+    more = f", {alternative.name}" if alternative.name else ""
+    return [replace(alternative, name=f"{each} workers{more}", workers=each) for each in numbers]

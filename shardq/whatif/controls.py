@@ -28,9 +28,9 @@ class Controls:
         for name, plan in alternative.plans.items():
             queue.set_plan(name, **plan.settings())
         if alternative.weights:
-            queue.set_weights(alternative.weights)
+            queue.set_weights(dict(alternative.weights.items()))
         if alternative.limits:
-            queue.set_limits(alternative.limits)
+            queue.set_limits(dict(alternative.limits.items()))
 
     def apply(self, change: Change) -> None:
         """Set what *change* says, unless the alternative says it otherwise, or it holds already."""

@@ -6,6 +6,7 @@ again, the table has the sums: they are divided, tries evenly, and delays so tha
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -32,19 +33,24 @@ class Try(msgspec.Struct, frozen=True):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A job that was written `at`, and could first be delivered `delay` seconds later.
+    """A job that is written `at`, and can first be delivered at `ready_at`.
 
     `waited` is for how long it then waited in fact, None if it was never delivered. It is `cancelled_at` then if nobody
     has begun it.
     """
 
     at: float
-    delay: float
+    ready_at: float
     shard_key: str
     tries: tuple[Try, ...]
     waited: float | None = None
     ended_at: float | None = None
     cancelled_at: float | None = None
+
+    @property
+    def delay(self) -> float:
+        """For how long it is delayed."""
+        return max(0.0, self.ready_at - self.at)
 
     @property
     def ran(self) -> float:
@@ -86,19 +92,21 @@ class History(msgspec.Struct, frozen=True):
         return counts.most_common(1)[0][0] if counts else 1
 
 
-def history_of(queue: str, jobs: Iterable[Row], settings: Iterable[Row], capacity: Iterable[Row]) -> History | None:
+def history_of(
+    queue: str, jobs: Iterable[Row], settings: Iterable[Row], capacity: Iterable[Row], since: float | None = None
+) -> History | None:
     """Return the history of *queue* that these rows tell, which are of this queue; None if they have no job.
 
-    Jobs that were written at a time that is not known are left out: so are those that were vanished or deleted by hand.
+    Jobs of which it is not known when they were written are left out. What waited already at *since* is written then.
     """
     known = sorted((row for row in jobs if row["written_at"] is not None), key=lambda row: _at(row, "written_at"))
     if not known:
         return None
     usual = _Usual(known)
-    arrivals = [_arrival(row, usual) for row in known]
+    arrivals = [_arrival(row, usual, -math.inf if since is None else since) for row in known]
     changes = sorted((_change(row) for row in settings), key=lambda each: each.at)
     stays = [Stay(row["slots"], _time(row["from_at"]), _time(row["to_at"])) for row in capacity if row["slots"]]
-    end = max([each.ended_at or each.at for each in arrivals])
+    end = max(each.ended_at or each.at for each in arrivals)
     return History(queue, arrivals[0].at, end, arrivals, changes, stays)
 
 
@@ -144,15 +152,15 @@ def _ran(row: Row) -> float | None:
     return float(row["held_s"] if row["ran_s"] is None else row["ran_s"])
 
 
-def _arrival(row: Row, usual: _Usual) -> Arrival:
+def _arrival(row: Row, usual: _Usual, since: float) -> Arrival:
     at, ready, first, ended = (_time(row[name]) for name in ("written_at", "ready_at", "first_at", "ended_at"))
-    assert at is not None  # noqa: S101 (for type checkers: `history_of` has looked)
-    delay = max(0.0, (at if ready is None else ready) - at)
-    key = row["shard_key"] or NOBODY
+    written = max(since, at or 0.0)
+    ready = written if ready is None else ready
+    waited = None if first is None else max(0.0, first - ready)
     ran = _ran(row)
-    if ran is None or first is None or ready is None:
-        return Arrival(at, delay, key, (Try(usual.of(row)),), ended_at=ended, cancelled_at=ended)
-    return Arrival(at, delay, key, _tries(row, ran), waited=max(0.0, first - ready), ended_at=ended)
+    tries = (Try(usual.of(row)),) if ran is None or ended is None else _tries(row, ran)
+    cancelled = ended if first is None else None
+    return Arrival(written, ready, row["shard_key"] or NOBODY, tries, waited, ended, cancelled)
 
 
 def _tries(row: Row, ran: float) -> tuple[Try, ...]:
@@ -170,8 +178,8 @@ def _delayed(row: Row) -> float:
     ready, first, last, ended = (_time(row[name]) for name in ("ready_at", "first_at", "last_at", "ended_at"))
     if ready is None or first is None or last is None or ended is None:
         return 0.0
-    in_flight = row["held_s"] - (ended - last)
-    waited = row["wait_s"] - (first - ready)
+    in_flight: float = row["held_s"] - (ended - last)
+    waited: float = row["wait_s"] - (first - ready)
     return max(0.0, last - first - max(0.0, in_flight) - max(0.0, waited))
 
 
@@ -181,5 +189,5 @@ def _shares(total: float, count: int) -> list[float]:
     >>> _shares(7, 3), _shares(7, 0)
     ([1.0, 2.0, 4.0], [])
     """
-    whole = 2.0**count - 1
-    return [total * 2.0**at / whole for at in range(count)]
+    parts: list[float] = [2.0**at for at in range(count)]
+    return [total * each / sum(parts) for each in parts]

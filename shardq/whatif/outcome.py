@@ -11,6 +11,10 @@ import msgspec
 from shardq.whatif.history import History
 from shardq.whatif.replay import Replayed
 
+AS_IT_WAS: Final = "as it was"
+REPLAYED: Final = "replayed"
+"""The names of what was, and of its replay with nothing otherwise."""
+
 FEW: Final = 20
 """A tenant with fewer jobs has no p99 that says anything, unless all have fewer."""
 
@@ -51,21 +55,19 @@ def outcome_was(history: History, within: float) -> Outcome:
         * max(0.0, min(_or(each.end, history.end), history.end) - max(_or(each.begin, history.begin), history.begin))
         for each in history.stays
     )
-    return _outcome("as it was", history, waits, slot_seconds, within)
+    return _outcome(AS_IT_WAS, history, waits, slot_seconds, within)
 
 
 def outcome_of(name: str, history: History, replayed: Replayed, within: float) -> Outcome:
     """Return what a replay of the history came to."""
     waits = [
-        None if ran.first_at is None else max(0.0, ran.first_at - each.at - each.delay)
+        None if ran.first_at is None else max(0.0, ran.first_at - each.ready_at)
         for each, ran in zip(history.arrivals, replayed.jobs, strict=True)
     ]
     return _outcome(name, history, waits, replayed.slot_seconds, within)
 
 
-def _outcome(
-    name: str, history: History, waits: Sequence[float | None], slot_seconds: float, within: float
-) -> Outcome:
+def _outcome(name: str, history: History, waits: Sequence[float | None], slot_seconds: float, within: float) -> Outcome:
     due = [
         (each.shard_key, waited)
         for each, waited in zip(history.arrivals, waits, strict=True)
@@ -77,9 +79,7 @@ def _outcome(
             by_tenant.setdefault(key, []).append(waited)
     quiet = quiet_tenants(history)
     worst = _worst(by_tenant)
-    worked = sum(
-        each.ran for each, waited in zip(history.arrivals, waits, strict=True) if waited is not None
-    )
+    worked = sum(each.ran for each, waited in zip(history.arrivals, waits, strict=True) if waited is not None)
     return Outcome(
         name,
         waits_of(waited for each in by_tenant.values() for waited in each),

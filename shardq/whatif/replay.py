@@ -1,4 +1,4 @@
-"""A replay: the arrivals of a history, and workers, in the order of their moments, on a private server's moved clock."""
+"""A replay: the arrivals of a history, and workers, moment by moment on the clock of a private server."""
 
 from __future__ import annotations
 

@@ -21,18 +21,17 @@ def workers(count: int, slots: int = 2) -> Sequence[tuple[int, float, float]]:
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour as it was, and other ways by their names; `moved` are the shares of tenants that quiet ones are compared."""
+    """An hour as it was, and other ways by their names."""
 
     works: Sequence[Work]
     was: Way
     others: dict[str, Way] = field(default_factory=dict)
 
 
-def arrivals(dice: random.Random, count: int, keys: Sequence[str], ran: Sequence[float], **more: float) -> list[Work]:
+def arrivals(dice: random.Random, count: int, keys: Sequence[str], ran: Sequence[float]) -> list[Work]:
     """So many jobs that come at random over the hour."""
     return [
-        Work(round(dice.uniform(0, HOUR), 3), dice.choice(keys), (round(dice.choice(ran), 3),), **more)
-        for _ in range(count)
+        Work(round(dice.uniform(0, HOUR), 3), dice.choice(keys), (round(dice.choice(ran), 3),)) for _ in range(count)
     ]
 
 
@@ -51,7 +50,9 @@ def bursts(dice: random.Random) -> Hour:
     works = arrivals(dice, 500, keys, (5, 10))
     for burst in range(10):
         key = dice.choice(keys)
-        works += [Work(round(300.0 * burst + dice.uniform(0, 5), 3), key, (float(dice.choice((4, 8))),)) for _ in range(90)]
+        works += [
+            Work(round(300.0 * burst + dice.uniform(0, 5), 3), key, (float(dice.choice((4, 8))),)) for _ in range(90)
+        ]
     was = Way(workers(3))
     return Hour(works, was, crews(was, 2, 4, 6))
 

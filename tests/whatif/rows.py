@@ -1,4 +1,4 @@
-"""The rows of the table of jobs that a journal tells, as plainly as can be: of messages that were acked or still wait."""
+"""The rows of the table of jobs that a journal tells, as plainly as can be: all jobs were acked in the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def jobs_of(events: Iterable[Event]) -> list[Row]:
 
 
 def _job(events: Sequence[Event]) -> Row:
-    row = dict.fromkeys(JOBS.names) | {"queue": "q", "message_id": events[0].message_id}
+    row: Row = dict.fromkeys(JOBS.names) | {"queue": "q", "message_id": events[0].message_id}
     row |= {"attempts": 0, "uncounted": 0, "wait_s": 0.0, "held_s": 0.0, "ran_s": None}
     since = 0.0
     for event in events:
@@ -32,7 +32,11 @@ def _job(events: Sequence[Event]) -> Row:
             since = event.due or event.time
         elif event.kind == "delivered":
             row["first_at"] = event.time if row["first_at"] is None else row["first_at"]
-            row |= {"last_at": event.time, "attempts": row["attempts"] + 1, "wait_s": row["wait_s"] + event.time - since}
+            row |= {
+                "last_at": event.time,
+                "attempts": row["attempts"] + 1,
+                "wait_s": row["wait_s"] + event.time - since,
+            }
             since = event.time
         elif event.kind in ("acked", "nacked"):
             row["held_s"] += event.time - since
@@ -59,8 +63,7 @@ def settings_of(events: Iterable[Event], way: Way, values: dict[str, str]) -> li
     for name, plan in way.plans.items():
         numbers = {"cap": plan.max_in_flight, "rate": plan.rate, "burst": plan.burst, "weight": float(plan.weight)}
         rows.append(_set(BEGAN, "seen", "plan", name, **numbers))
-    for key in {*way.weights, *way.limits}:
-        rows.append(_set(BEGAN, "seen", "key", key, **_of_key(way, key)))
+    rows += [_set(BEGAN, "seen", "key", key, **_of_key(way, key)) for key in {*way.weights, *way.limits}]
     for event in events:
         if event.kind in ("paused", "resumed"):
             is_paused = event.kind == "paused"
@@ -81,7 +84,7 @@ def _of_key(way: Way, key: str) -> Row:
 
 def _set(at: float, kind: str, scope: str, key: str | None, **more: Any) -> Row:
     usual = {"paused": False, "values": []}
-    row = dict.fromkeys(SETTINGS.names) | usual | {"at": _time(at), "kind": kind, "scope": scope, "key": key}
+    row: Row = dict.fromkeys(SETTINGS.names) | usual | {"at": _time(at), "kind": kind, "scope": scope, "key": key}
     return row | more | {"values": list(more.get("values", {}).items())}
 
 

@@ -1,7 +1,7 @@
-"""What is true of a queue under a setting: the queue itself, run with it by a driver that knows nothing of `shardq.whatif`.
+"""What is true of a queue under a setting: the queue itself, run with it.
 
-It reads and acks by the client, on the imitation of a server, whose clock it moves. Handlers are moments at which they
-end. Nothing is read ahead.
+The driver knows nothing of `shardq.whatif`. It reads and acks by the client, on the imitation of a server, whose clock
+it moves. Handlers are moments at which they end. Nothing is read ahead.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Seen:
 class Driver:
     """Runs *works* in *way*."""
 
-    def __init__(self, works: Sequence[Work], way: Way, client: Client | None = None, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self, works: Sequence[Work], way: Way, client: Client | None = None, clock: ManualClock | None = None
+    ) -> None:
         self.works, self.way = works, way
         self.clock = ManualClock(BEGAN) if clock is None else clock
         settings = {"streams": 16, "streams_per_shard": 4, "visibility_timeout": 3_600.0, "journal": 1_000_000}
@@ -101,9 +103,9 @@ class Driver:
         for name, plan in self.way.plans.items():
             self.queue.set_plan(name, **plan.settings())
         if self.way.weights:
-            self.queue.set_weights(self.way.weights)
+            self.queue.set_weights(dict(self.way.weights.items()))
         if self.way.limits:
-            self.queue.set_limits(self.way.limits)
+            self.queue.set_limits(dict(self.way.limits.items()))
 
     def _happen(self, kind: int, number: int) -> None:
         if kind == 0:

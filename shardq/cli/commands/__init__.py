@@ -53,6 +53,7 @@ COMMANDS: Final = Menu(
             "embedded": "run a server in the foreground",
             "edge": "send messages over a gateway, without access to Redis",
             "pipeline": "load, archive, judge and plan queues with Spark",
+            "what-if": "replay a queue's jobs under other settings",
         },
     },
     elsewhere={

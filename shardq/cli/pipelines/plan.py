@@ -12,7 +12,7 @@ from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import duration
-from shardq.cli.values import number, time
+from shardq.cli.values import number
 
 if TYPE_CHECKING:
     from shardq.spark.pipelines.planning.verdict import Verdict
@@ -52,7 +52,7 @@ def _numbers(text: str) -> tuple[int, int]:
 @argument("--service", type=float, metavar="R", default=1000.0, help="messages per second of all workers (1,000)")
 @argument("--used", type=float, metavar="U", default=0.5, help="share of that for messages that come meanwhile (0.5)")
 @argument("--window", type=number(0), metavar="W", default=1, help="the queue's admission window; 0 for none (1)")
-@argument("--within", type=time, metavar="TIME", default=1.0, help="longest wait that counts as in time (1s)")
+@flag("within", " (1s)", default=1.0)
 @flag("isolation", ", in time")
 @argument(
     "--candidate",
