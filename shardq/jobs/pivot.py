@@ -121,7 +121,8 @@ class _Pivot:
         self.readied = of.last(self.waits & is_before)
         ready = of.at(self.since, self.readied)
         was_delivered = self._had("first_at")
-        self.ready_at = np.where(was_delivered, self._newest("ready_at", np.full(len(of), NONE)), ready)
+        before = self._newest("ready_at", np.full(len(of), NONE))
+        self.ready_at = np.where(was_delivered | (ready == NONE), before, ready)
         self.readied = np.where(was_delivered, NONE, self.readied)
 
     def _stretches(self, which: Any) -> tuple[Any, Any, Any]:

@@ -29,6 +29,7 @@ LINES = {
     "delete": "jobs --any --yes",
     "export": "jobs",
     "failures": "jobs --letters",
+    "jobs": "jobs --out JOBS",
     "journal": "jobs",
     "limits": "jobs -t acct-7 rate=3 --yes",
     "message": "jobs WAITING",
@@ -113,7 +114,7 @@ def words(cli: Command, tmp_path: Path) -> dict[str, list[str]]:
         queue = client.queue("jobs", **SETTINGS)
         queue.declare()
         furnish(queue)
-        places = {"FILE": str(file), "WAITING": any_id(queue), "DONE": finished(queue)}
+        places = {"FILE": str(file), "JOBS": str(tmp_path / "made"), "WAITING": any_id(queue), "DONE": finished(queue)}
     return {
         name: [*name.partition(",")[0].split(), *(places.get(each, each) for each in line.split())]
         for name, line in EVERY.items()

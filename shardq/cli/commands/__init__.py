@@ -24,6 +24,7 @@ COMMANDS: Final = Menu(
             "workers": "show who works, on what, and who is gone",
             "failures": "show what fails, or list dead letters",
             "journal": "print what happened to messages",
+            "jobs": "write a table with a row for each job that ended",
         },
         "mend": {
             "retry": "deliver now what waits for its next try",
