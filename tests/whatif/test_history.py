@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from shardq.jobs.schema import CAPACITY, JOBS
 from shardq.whatif.history import NOBODY, Arrival, History, Stay, Try, history_of
-from tests.whatif.rows import Row, _time
 
 BEGAN = 1_790_000_000.0
+Row = dict[str, Any]
 
 
 def row(**more: Any) -> Row:
@@ -19,9 +20,13 @@ def row(**more: Any) -> Row:
     }  # fmt: skip
     found = dict.fromkeys(JOBS.names) | usual | more
     return {
-        name: _time(BEGAN + value) if name.endswith("_at") and value is not None else value
+        name: moment(BEGAN + value) if name.endswith("_at") and value is not None else value
         for name, value in found.items()
     }
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def told(*rows: Row, since: float | None = None) -> History:
@@ -77,7 +82,7 @@ def test_what_waited_already_is_written_at_the_begin() -> None:
 
 def test_workers_are_those_of_which_slots_are_known() -> None:
     stay: Row = dict.fromkeys(CAPACITY.names)
-    rows = [stay | {"slots": 4, "from_at": _time(BEGAN)}, stay | {"slots": 4}, stay | {"slots": 2}, stay]
+    rows = [stay | {"slots": 4, "from_at": moment(BEGAN)}, stay | {"slots": 4}, stay | {"slots": 2}, stay]
     history = history_of("q", [row()], (), rows)
     assert history is not None
     assert history.stays == [Stay(4, BEGAN, None), Stay(4, None, None), Stay(2, None, None)]

@@ -53,7 +53,10 @@ def outcome(name: str, in_time: float, slot_seconds: float, never: int = 0) -> O
 
 def test_the_cheapest_keeps_the_objective_and_leaves_nothing() -> None:
     replays = [
-        outcome("slow", 0.9, 10.0), outcome("left", 1.0, 20.0, never=3), outcome("good", 0.99, 30.0), outcome("best", 1.0, 40.0),
-    ]  # fmt: skip
+        outcome("slow", 0.9, 10.0),
+        outcome("left", 1.0, 20.0, never=3),
+        outcome("good", 0.99, 30.0),
+        outcome("best", 1.0, 40.0),
+    ]
     assert cheapest(Comparison(outcome("was", 1.0, 5.0), replays), 0.99) == replays[2]
     assert cheapest(Comparison(outcome("was", 1.0, 5.0), replays[:1]), 0.99) is None

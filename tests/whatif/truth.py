@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardq import Client, Delivery, Limits, Queue
-from shardq.model import Event, Plan
+from shardq.model import Plan
 from shardq.testing import ManualClock, fake_client
 
 BEGAN = 1_700_000_000.0
@@ -47,15 +47,6 @@ class Way:
     later: Sequence[tuple[float, Callable[[Queue], object]]] = ()
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What was seen: the waits of the jobs, in their order, and the journal."""
-
-    waits: list[float]
-    events: list[Event]
-    queue: Queue
-
-
 class Driver:
     """Runs *works* in *way*."""
 
@@ -74,8 +65,8 @@ class Driver:
         self.moments: list[tuple[float, int, int]] = []
         self.has_rates = "rate" in repr((way.settings, way.limits, way.plans))
 
-    def run(self) -> Seen:
-        """Run it until all is done."""
+    def run(self) -> list[float]:
+        """Run it until all is done. Return for how long each job waited for its first delivery."""
         self._set_up()
         for number, work in enumerate(self.works):
             self._plan(work.at, 0, number)
@@ -91,8 +82,7 @@ class Driver:
                 self._end(heapq.heappop(self.busy)[2])
             self._read()
             self._move()
-        waits = [self.first[number] - work.at - work.delay for number, work in enumerate(self.works)]
-        return Seen(waits, self._journal(), self.queue)
+        return [self.first[number] - work.at - work.delay for number, work in enumerate(self.works)]
 
     @property
     def now(self) -> float:
@@ -151,11 +141,3 @@ class Driver:
             moments.append(self.now + POLL)
         if self.left:
             self.clock.advance(max(0.0, min(moments) - self.now))
-
-    def _journal(self) -> list[Event]:
-        found: list[Event] = []
-        position = 0
-        while (page := self.queue.journal(1000, after=position)).events:
-            found += page.events
-            position = page.position
-        return found
