@@ -6,7 +6,8 @@ p99 of 1,400 jobs differs by up to a tenth from one run of the queue to the next
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from statistics import median
@@ -15,7 +16,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from shardq import Client, Limits
+from shardq import Limits
 from shardq.jobs.making import Live, make, settings_if_there
 from shardq.whatif.alternative import Alternative
 from shardq.whatif.history import History, Stay
@@ -39,20 +40,21 @@ def moved() -> Iterator[MovedServer]:
         yield server
 
 
-def driven(works: list[Work], way: Way, moved: MovedServer) -> tuple[float, Client]:
+def truth_of(works: Sequence[Work], way: Way, moved: MovedServer) -> float:
+    """The p99 of the waits in *way*."""
     client, clock = moved.emptied(BEGAN)
-    return p99(Driver(works, way, client, clock).run()), client
-
-
-def p99(waits: list[float]) -> float:
-    found = waits_of(waits).p99
+    with client:
+        found = waits_of(Driver(works, way, client, clock).run()).p99
     assert found is not None
     return found
 
 
-def recorded(client: Client, way: Way, path: Path) -> History:
-    """The history that `shardq jobs` tells of what the driver did, with its workers, which gave no sign of life."""
-    make(Live(client, ["q"]), path, lambda name, queue_id, events: settings_if_there(client, name, queue_id, events))
+def recorded(works: Sequence[Work], way: Way, moved: MovedServer, path: Path) -> History:
+    """The history that `shardq jobs` tells of what the driver does, with its workers, which give no sign of life."""
+    client, clock = moved.emptied(BEGAN)
+    with client:
+        Driver(works, way, client, clock).run()
+        make(Live(client, ["q"]), path, partial(settings_if_there, client))
     history = read_history(path, "q")
     assert history is not None
     return replace(
@@ -83,12 +85,11 @@ def test_an_hour_comes_out_as_the_queue_itself_under_each_setting(
     kind: str, moved: MovedServer, tmp_path: Path
 ) -> None:
     kept = hour(kind)
-    _, client = driven(list(kept.works), kept.was, moved)
-    history = recorded(client, kept.was, tmp_path)
+    history = recorded(kept.works, kept.was, moved, tmp_path)
     truths: dict[str, float] = {}
     told: dict[str, float] = {}
     for name, way in {"was": kept.was, **kept.others}.items():
-        truths[name] = median(driven(list(kept.works), way, moved)[0] for _ in range(RUNS))
+        truths[name] = median(truth_of(kept.works, way, moved) for _ in range(RUNS))
         outcomes = [
             outcome_of(name, history, replayed(history, otherwise(name, kept.was, way), moved), 1.0)
             for _ in range(RUNS)

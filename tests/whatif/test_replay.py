@@ -41,7 +41,14 @@ def firsts(found: Replayed) -> list[float]:
 
 
 def setting(at: float, scope: str, key: str | None, **more: Any) -> Change:
-    usual = {"kind": "seen", "weight": None, "weight_until": None, "cap": None, "rate": None, "burst": None}
+    usual: dict[str, Any] = {
+        "kind": "seen",
+        "weight": None,
+        "weight_until": None,
+        "cap": None,
+        "rate": None,
+        "burst": None,
+    }
     usual |= {"plan": None, "limits_until": None, "paused": False, "paused_until": None, "values": []}
     return Change(BEGAN + at, scope, key, usual | more)
 
