@@ -12,9 +12,10 @@ from shardq.cli.exits import Nothing, UsageError
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
-from shardq.cli.table import draw
+from shardq.cli.table import draw, in_columns
 from shardq.cli.text import duration, json_line, shown_key
 from shardq.cli.values import moment, number, pair
+from shardq.cli.width import columns
 
 if TYPE_CHECKING:
     from shardq.whatif.alternative import Alternative
@@ -58,7 +59,6 @@ def _numbers(text: str) -> list[int]:
 @argument("--before", type=moment, metavar="WHEN", help="only jobs that were written before then")
 @argument("--workers", type=_numbers, metavar="N,...", help="so many workers, all the time; one alternative for each")
 @argument("--slots", type=number(1), metavar="N", help="slots of each worker")
-@argument("--read-ahead", type=number(0), metavar="N", default=0, help="read_ahead of each worker (0)")
 @flag("streams")
 @flag("per_shard")
 @argument("--setting", type=pair, action="append", default=[], metavar="N=V", help="a setting (repeatable)")
@@ -131,12 +131,12 @@ def _table(args: Args) -> dict[str, Any]:
         table["weights"] = {key: _value(text) for key, text in args.weight}
     if args.limits:
         table["limits"] = {key: _limits(text) for key, text in args.limits}
-    return table | {"read_ahead": args.read_ahead}
+    return table
 
 
 def _words(args: Args) -> Iterator[str]:
     """Name what is otherwise, besides the number of workers."""
-    numbers = {"slots": args.slots, "streams": args.streams, "per shard": args.per_shard, "read ahead": args.read_ahead}
+    numbers = {"slots": args.slots, "streams": args.streams, "per shard": args.per_shard}
     yield from (f"{value} {name}" for name, value in numbers.items() if value)
     yield from (f"{name}={text}" for name, text in args.setting)
     yield from (f"weight {key}={text}" for key, text in args.weight)
@@ -162,7 +162,7 @@ def _value(text: str) -> Any:
 
 
 def _show(found: Comparison, args: Args) -> None:
-    say(_verdict(found, args))
+    say("\n".join(in_columns(_verdict(found, args), columns())))
     say()
     draw(COLUMNS, map(_row, found.outcomes), right=frozenset(COLUMNS[1:]), folded={"setting": 10})
     for each in found.outcomes:
