@@ -104,6 +104,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
         "--isolation", type=float, metavar="S", default=0.99, means="share of the others kept apart (0.99)"
     ),
     "seed": _flag("--seed", type=number(0), metavar="S", default=0, means="the random seed (0)"),
+    "within": _flag("--within", type=length, metavar="TIME", means="how soon jobs are to begin"),
+    "objective": _flag("--objective", type=positive, metavar="PERCENT", means="share of jobs to begin in time"),
+    "plot": _flag("--plot", type=Path, metavar="FILE", means="draw it as PNG or SVG (needs matplotlib)"),
     "streams": _flag("--streams", type=number(1), metavar="N", means="number of streams"),
     "per_shard": _flag("--per-shard", type=number(1), metavar="M", means="streams per shard"),
 }

@@ -50,11 +50,12 @@ def parsed(raw: bytes) -> Declaration:
     """Return what a file says. ConfigError tells what is wrong with it, and where."""
     top = toml(raw, "this")
     _only(top, {"queues", "bindings"}, "the file")
-    queues = tuple(_queue(name, each) for name, each in _table(top.get("queues", {}), "queues").items())
+    queues = tuple(declared_queue(name, each) for name, each in _table(top.get("queues", {}), "queues").items())
     return Declaration(queues, _bindings(top.get("bindings", [])))
 
 
-def _queue(name: str, found: Any) -> DeclaredQueue:
+def declared_queue(name: str, found: Any) -> DeclaredQueue:
+    """Return what the table of a queue says. ConfigError tells what is wrong with it."""
     where = f"queue {name!r}"
     check_name(name)
     table = dict(_table(found, where))

@@ -200,6 +200,14 @@ def differs(name: str, one: Any, other: Any) -> bool:
     return _SETTINGS[name].stored(one) != _SETTINGS[name].stored(other)
 
 
+def told_setting(name: str, text: str) -> Any:
+    """Return the value of a setting that an event of the journal tells. ConfigError if it is none."""
+    try:
+        return _SETTINGS[name].parsed(text)
+    except (KeyError, ValueError, OverflowError):
+        raise ConfigError(f"no setting {shown(name)} has the value {shown(text)}") from None
+
+
 _DEFAULTS: Final = QueueConfig()
 
 

@@ -86,6 +86,7 @@ MORE = {
 
 SERVES = "it runs until it is ended: tests of its own show how"
 APART = {
+    "what-if": "tests/cli/test_what_if_command.py: it asks no server, but a folder of jobs",
     **dict.fromkeys(
         ("embedded", "serve dashboard", "serve gateway", "serve metrics", "serve scaler", "worker", "edge run"), SERVES
     ),

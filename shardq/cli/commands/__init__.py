@@ -55,6 +55,7 @@ COMMANDS: Final = Menu(
             "edge": "send messages over a gateway, without access to Redis",
             "pipeline": "load, archive, route and redrive with Spark",
             "report": "used, fair, slo, cost, noisy: what queues did",
+            "what-if": "replay a queue's jobs under other settings",
         },
     },
     elsewhere={

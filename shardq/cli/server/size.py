@@ -47,7 +47,7 @@ FEW = (1, 2, 8)
 @flag("per_shard", ", with --streams")
 @argument("--check", action="store_true", help="check the odds on a million random tenants (needs numpy)")
 @flag("seed", ", of --check and --names")
-@argument("--plot", type=Path, metavar="FILE", help="draw the plan as PNG or SVG (needs matplotlib)")
+@flag("plot")
 @flag("names", "; print shards for these")
 @flag("max_overlap", ", with --names (1)", default=1)
 def run(args: Args, shell: Shell) -> int:
