@@ -24,8 +24,8 @@ from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks import Tasks
 from shardq.worker.application import Application, Lifespan
-from shardq.worker.call import Call, CallOf, Environment, HandlerCall
-from shardq.worker.state import Job
+from shardq.worker.call import CallOf, Environment, HandlerCall, MessageCall
+from shardq.worker.state import WorkerJob
 
 TENANTS: Final = 100
 CONCURRENCIES: Final = (1, 64)
@@ -99,9 +99,9 @@ class _Turns(Application):
 
     def calls(self, environment: Environment) -> CallOf:
         task = self._tasks.calls(environment)
-        bare: Call = HandlerCall(environment, self._bare)
+        bare: MessageCall = HandlerCall(environment, self._bare)
 
-        def call_of(delivery: DeliveryView) -> Call:
+        def call_of(delivery: DeliveryView) -> MessageCall:
             turn = next(self._numbers) % 2
             call = task(delivery) if turn else bare
             return (_AsyncTurn if call.is_async else _Turn)(environment, call, self._spent[turn])
@@ -121,14 +121,14 @@ class _Turns(Application):
         return {}
 
 
-class _Turn(Call):
+class _Turn(MessageCall):
     """A call whose cost is noted in *spent*."""
 
-    def __init__(self, environment: Environment, call: Call, spent: list[int]) -> None:
+    def __init__(self, environment: Environment, call: MessageCall, spent: list[int]) -> None:
         super().__init__(environment)
         self._call, self._spent, self.is_async = call, spent, call.is_async
 
-    def run(self, job: Job) -> Any:
+    def run(self, job: WorkerJob) -> Any:
         began = time.thread_time_ns()
         value = self._call.run(job)
         self._spent.append(time.thread_time_ns() - began)
@@ -138,7 +138,7 @@ class _Turn(Call):
 class _AsyncTurn(_Turn):
     """The same, of an async call."""
 
-    async def run(self, job: Job) -> Any:
+    async def run(self, job: WorkerJob) -> Any:
         began = time.thread_time_ns()
         value = await self._call.run(job)
         self._spent.append(time.thread_time_ns() - began)

@@ -38,15 +38,15 @@ class _Short(Repr):
         return repr(x)[:200]
 
 
-_SHORT: Final = _Short()
-_SHORT.maxstring = _SHORT.maxother = 200
+_SHORT_REPR: Final = _Short()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 200
 """How values are shown: only their beginnings, however large or deep they are."""
 
 
 def shown(value: object) -> str:
     """Return a short text of a refused argument for an error. It never fails; `repr` does for ints of 4,301 digits."""
     try:
-        found = _SHORT.repr(value[:100] if type(value) in (bytes, bytearray) else value)  # type: ignore[index]
+        found = _SHORT_REPR.repr(value[:100] if type(value) in (bytes, bytearray) else value)  # type: ignore[index]
     except Exception:  # noqa: BLE001 - a repr may raise anything
         return f"this {type(value).__name__}"
     return found if len(found) <= 40 else f"{found[:39]}…"

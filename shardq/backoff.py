@@ -19,7 +19,7 @@ import msgspec
 from shardq.arguments import one_of, shown
 from shardq.errors import ConfigError
 
-_ENOUGH = 2**31  # bounds the exponent, so that a huge count does not overflow a float
+_MAX_EXPONENT = 2**31  # bounds the exponent, so that a huge count does not overflow a float
 
 
 class Backoff(Protocol):
@@ -70,7 +70,7 @@ class Exponential(msgspec.Struct, frozen=True):
         """Return the longest delay, in seconds, after failure number `count` (from 1). ConfigError for a bad count."""
         _check_count(count)
         try:
-            return min(float(self.cap), self.base * float(self.factor) ** min(count - 1, _ENOUGH))
+            return min(float(self.cap), self.base * float(self.factor) ** min(count - 1, _MAX_EXPONENT))
         except OverflowError:
             return float(self.cap)
 

@@ -51,7 +51,7 @@ CONFIG_NAMES: Final = (
 )
 """The parameters for CONFIG GET. The answer may be empty, since some services forbid CONFIG."""
 
-OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
+OLDEST_VERSIONS: Final = {"redis": (7, 0), "valkey": (7, 2)}
 """The oldest versions that shardq runs on."""
 
 LUA_FIXED: Final = {
@@ -192,7 +192,7 @@ def has_lua_fixes(facts: ServerFacts) -> bool | None:
 
 def fatal(facts: ServerFacts) -> str | None:
     """Return why this server must not be used, as the text of ServerUnfit: too old, or it evicts messages. Or None."""
-    oldest = OLDEST.get(facts.server)
+    oldest = OLDEST_VERSIONS.get(facts.server)
     if oldest and facts.version and facts.version < oldest:
         return f"{facts} is too old: shardq needs Redis 7.0 or Valkey 7.2 or newer"
     if facts.maxmemory and _evicts(facts):
@@ -333,7 +333,7 @@ def _eviction_gaps(facts: ServerFacts) -> Iterator[Gap]:
 
 
 def _version_gaps(facts: ServerFacts) -> Iterator[Gap]:
-    if facts.server not in OLDEST:
+    if facts.server not in OLDEST_VERSIONS:
         yield Gap("version", f"{facts} is not a server that shardq is tested on: use Redis 7.0 or Valkey 7.2 or newer")
     elif facts.version is None:
         yield _unchecked("version", None, "the server is new enough", "Redis 7.0 or Valkey 7.2 or newer")

@@ -30,8 +30,8 @@ PATIENCE: Final = 10.0
 
 _CAREFULLY: Final[int] = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 """Windows has none of them."""
-MOST_LOOKED: Final = 10_000
-"""So many names of a shared folder are looked at: others may have put any number there."""
+MAX_NAMES: Final = 10_000
+"""Names of a shared folder that are looked at: others may have put any number there."""
 
 
 def read_file(path: str | os.PathLike[str], most: int, what: str) -> bytes:
@@ -84,7 +84,7 @@ def touch(path: str | os.PathLike[str]) -> None:
 def own_folders(place: Path, prefix: str) -> list[Path]:
     """Return the folders of this user in a shared one whose names begin with *prefix*. OSError."""
     with os.scandir(place) as entries:
-        named = [each for each in islice(entries, MOST_LOOKED) if each.name.startswith(prefix)]
+        named = [each for each in islice(entries, MAX_NAMES) if each.name.startswith(prefix)]
     return [Path(each.path) for each in named if _is_own_folder(each)]
 
 

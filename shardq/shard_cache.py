@@ -5,15 +5,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-WIDEST: Final = 8
+MAX_SHARD_STREAMS: Final = 8
 """Shards of more streams are not kept: few queues have any."""
 
-FEWEST: Final = 1024
-MOST: Final = 2**15
+MIN_SLOTS: Final = 1024
+MAX_SLOTS: Final = 2**15
 """A cache has so many slots, and doubles while it fills: 24 kB at first, 0.8 MB at most: tenants choose the keys."""
 
 _SLOT: Final = 24
-_FORMS: Final = tuple(Struct(f"=q{width}H") for width in range(WIDEST + 1))
+_FORMS: Final = tuple(Struct(f"=q{width}H") for width in range(MAX_SHARD_STREAMS + 1))
 
 
 class ShardCache:
@@ -29,8 +29,8 @@ class ShardCache:
     __slots__ = ("_free", "_slots")
 
     def __init__(self) -> None:
-        self._slots = bytearray(FEWEST * _SLOT)
-        self._free = FEWEST // 4
+        self._slots = bytearray(MIN_SLOTS * _SLOT)
+        self._free = MIN_SLOTS // 4
 
     def get(self, mark: int, width: int) -> tuple[int, ...] | None:
         """Return the shard of *width* streams with this mark."""
@@ -49,6 +49,6 @@ class ShardCache:
     def _grow(self) -> None:
         """Double it. A mark's new slot is its old one, or that of the second half: so each half is a copy."""
         slots = self._slots
-        if len(slots) < MOST * _SLOT:
+        if len(slots) < MAX_SLOTS * _SLOT:
             self._slots = slots = slots + slots
         self._free = len(slots) // _SLOT // 4

@@ -36,7 +36,7 @@ import msgspec
 
 from shardq.arguments import iterable, shown
 from shardq.errors import ConfigError
-from shardq.shard_cache import WIDEST, ShardCache
+from shardq.shard_cache import MAX_SHARD_STREAMS, ShardCache
 
 MAX_STREAMS: Final = 4096
 """The most streams that one queue may have."""
@@ -45,7 +45,7 @@ MAX_SHARD_KEY: Final = 1024
 """The longest shard key, in bytes of UTF-8."""
 
 MAX_BITS: Final = 2**23
-"""So many bits of whole numbers `Odds.blocked` computes with: they take a second."""
+"""Bits of the whole numbers with which `Odds.blocked` computes: that takes a second."""
 
 _DOMAIN: Final = b"shardq/1\0"
 _HASHED: Final = hashlib.shake_128(_DOMAIN, usedforsecurity=False)
@@ -79,7 +79,7 @@ def _dealer(streams: int, width: int) -> Callable[[str | bytes], tuple[int, ...]
             _dealt.put(mark, dealt)
         return dealt
 
-    return deal if width <= WIDEST else lambda key: _deal(key_bytes(key), streams, width)
+    return deal if width <= MAX_SHARD_STREAMS else lambda key: _deal(key_bytes(key), streams, width)
 
 
 _dealt = ShardCache()

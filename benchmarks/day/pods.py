@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.day.telling import Telling
 from shardq import Delivery
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 
 SLOTS: Final = 4
 """Jobs that a worker runs at once."""
@@ -30,7 +30,7 @@ class Running:
     delivery: Delivery
     ends: float
     number: int
-    told: Job | None = None
+    told: WorkerJob | None = None
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shardq import Delivery, Queue
 from shardq.worker.beats import Beats
-from shardq.worker.state import BUSY, Job
+from shardq.worker.state import BUSY, WorkerJob
 
 PERIOD: Final = 15.0
 """Seconds between two beats. A worker beats each 5 s, and counts as gone after 30 s: two of three are left out."""
@@ -20,7 +20,7 @@ class Telling:
 
     def __init__(self, queue: Queue, slots: int) -> None:
         self._queue = queue
-        self._held: set[Job] = set()
+        self._held: set[WorkerJob] = set()
         self.lock = threading.Lock()
         self.state: Any = SimpleNamespace(held=self._held)
         self._beats = Beats("day")
@@ -31,15 +31,15 @@ class Telling:
         """Return the ids of its child processes."""
         return ()
 
-    def begin(self, delivery: Delivery) -> Job:
+    def begin(self, delivery: Delivery) -> WorkerJob:
         """Take note of a job that begins."""
-        job = Job(delivery)
+        job = WorkerJob(delivery)
         job.slot, job.started = BUSY, self._now()
         job.call = SimpleNamespace(name=None)
         self._held.add(job)
         return job
 
-    def end(self, job: Job) -> None:
+    def end(self, job: WorkerJob) -> None:
         """Take note of a job that is done."""
         job.ended = self._now()
         self._held.discard(job)

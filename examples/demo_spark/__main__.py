@@ -22,8 +22,8 @@ from shardq.embedded import EmbeddedServer
 from shardq.jobs.making import Live, make
 from shardq.reports.catalog import made
 from shardq.spark.pipelines.archive import Archive
-from shardq.spark.pipelines.load import Columns, identity, load, messages
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.load import LoadColumns, identity, load, messages
+from shardq.spark.pipelines.report import PipelineProgress, Report
 from shardq.spark.pipelines.session import explained, session
 
 QUEUES = {"plain": 0, "fair": 1}
@@ -78,8 +78,8 @@ def workers(url: str, queue: str, count: int) -> Iterator[None]:
 
 def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path, limit: int | None) -> None:
     """All steps, one after the other; the workers wait for the rows."""
-    progress = Progress(Report("demo"))
-    rows, columns = rows_of(spark, folder / "rows", limit), Columns("tenant", delay="wait")
+    progress = PipelineProgress(Report("demo"))
+    rows, columns = rows_of(spark, folder / "rows", limit), LoadColumns("tenant", delay="wait")
     count = rows.count()
     archive = Archive(spark, str(folder / "archive"))
     following = {"url": url, "maxOffsetsPerTrigger": "50000"}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from shardq.cli.exits import FAILED, INTERRUPTED, OK, Nothing
+from shardq.cli.exits import FAILED, INTERRUPTED, OK, NothingThere
 from shardq.cli.filters import told
 from shardq.cli.output import remark, say, say_over
 from shardq.cli.parsing import Args
@@ -25,7 +25,7 @@ SHOWN_EVERY: Final = 0.5
 """Seconds between two lines that say how far it is."""
 
 
-class Doing(NamedTuple):
+class ActionWords(NamedTuple):
     """What an action does, in words: "Redrive" 12 messages, which are "moved" then; `noun` is what one of them is."""
 
     kind: ActionKind
@@ -34,7 +34,7 @@ class Doing(NamedTuple):
     noun: str = "message"
 
 
-def act(shell: Shell, args: Args, doing: Doing, where: Where, begin: Callable[..., Action]) -> int:
+def act(shell: Shell, args: Args, doing: ActionWords, where: Where, begin: Callable[..., Action]) -> int:
     """Count what *where* selects, ask, and act on it. Return the exit code; Nothing if there is none.
 
     *begin* is the method of the queue that begins the action.
@@ -45,7 +45,7 @@ def act(shell: Shell, args: Args, doing: Doing, where: Where, begin: Callable[..
     if args.limit is not None:
         found = min(found, args.limit)
     if not found:
-        raise Nothing(f"queue {args.queue!r} has no such {doing.noun}s")
+        raise NothingThere(f"queue {args.queue!r} has no such {doing.noun}s")
     change = f"{doing.verb} {plural(found, doing.noun)}{told(where)} in queue {args.queue!r}"
     if not shell.goes_on(args, change, {"queue": args.queue, "found": found}):
         return OK
@@ -53,7 +53,7 @@ def act(shell: Shell, args: Args, doing: Doing, where: Where, begin: Callable[..
     return follow(shell, args.queue, doing, action, found)
 
 
-def follow(shell: Shell, name: str, doing: Doing, action: Action, found: int | None = None) -> int:
+def follow(shell: Shell, name: str, doing: ActionWords, action: Action, found: int | None = None) -> int:
     """Run *action* to its end, and show how far it is. Ctrl-C stops it, and says how to go on."""
     is_shown = sys.stderr.isatty() and not shell.json
     of = "" if found is None else f" of {found:,}"
@@ -91,7 +91,7 @@ def _end_line(*, is_shown: bool) -> None:
         say(file=sys.stderr)
 
 
-def _result(name: str, doing: Doing, status: ActionStatus) -> tuple[str, dict[str, Any]]:
+def _result(name: str, doing: ActionWords, status: ActionStatus) -> tuple[str, dict[str, Any]]:
     passed = f"; {plural(status.passed, doing.noun)} had changed" if status.passed else ""
     return f"{plural(status.done, doing.noun)} {doing.done}{passed}", {
         "queue": name, "action": status.id, "state": status.state, "done": status.done, "passed": status.passed,

@@ -5,9 +5,9 @@ from __future__ import annotations
 OK = 0
 FAILED = 1
 USAGE = 2
-NOTHING = 3
-DIFFERENT = 4
-PARTLY = 5
+EXIT_NOTHING = 3
+EXIT_DIFFERENT = 4
+EXIT_PARTLY = 5
 INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
@@ -33,5 +33,5 @@ class Declined(Exception):
     """The user answered no; the exit code is `FAILED`."""
 
 
-class Nothing(Exception):
-    """There is no such queue, message or other thing; the exit code is `NOTHING`."""
+class NothingThere(Exception):
+    """There is no such queue, message or other thing; the exit code is `EXIT_NOTHING`."""

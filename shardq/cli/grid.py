@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from shardq.cli.width import columns, cut, pad, width, wrapped
 
-GAP: Final = 2
+COLUMN_GAP: Final = 2
 """Spaces between columns."""
 
 
@@ -55,7 +55,7 @@ def _widths(table: Sequence[Column], rows: list[list[Cell]], room: int) -> list[
             if isinstance(cell, Rest):
                 break
             widths[at] = max(widths[at], width(cut(cell, room)))
-    over = sum(widths) + GAP * (len(table) - 1) - room
+    over = sum(widths) + COLUMN_GAP * (len(table) - 1) - room
     while over > 0:
         # The widest of those that give way, one column at a time: so they end up equally narrow.
         giving = [at for at, column in enumerate(table) if column.least and widths[at] > column.least]
@@ -74,8 +74,8 @@ def _line(table: Sequence[Column], row: Sequence[Cell], widths: list[int], room:
             cells.append(cut(cell.text, max(1, room - used)))
             break
         cells.append(pad(cut(cell, wide), wide, right=column.is_right))
-        used += wide + GAP
-    return cut((" " * GAP).join(cells).rstrip(), room)
+        used += wide + COLUMN_GAP
+    return cut((" " * COLUMN_GAP).join(cells).rstrip(), room)
 
 
 def listing(pairs: Sequence[tuple[str, str]], *, least: int = 0) -> list[str]:
@@ -86,6 +86,8 @@ def listing(pairs: Sequence[tuple[str, str]], *, least: int = 0) -> list[str]:
     wide = max([least, *(width(name) for name, _ in pairs)])
     found = []
     for name, value in pairs:
-        told = wrapped(value, max(1, columns() - wide - GAP)) or [""]
-        found += [f"{pad(name if not at else '', wide)}{' ' * GAP}{line}".rstrip() for at, line in enumerate(told)]
+        told = wrapped(value, max(1, columns() - wide - COLUMN_GAP)) or [""]
+        found += [
+            f"{pad(name if not at else '', wide)}{' ' * COLUMN_GAP}{line}".rstrip() for at, line in enumerate(told)
+        ]
     return found

@@ -10,10 +10,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from shardq.exporter.listener import Listener, Reply, Request, Route
-from shardq.exporter.page import Page
+from shardq.exporter.listener import HttpRequest, Listener, Reply, Route
+from shardq.exporter.page import MetricsPage
 from shardq.exporter.queues import build
-from shardq.exporter.server import Server
+from shardq.exporter.server import ServerNumbers
 from shardq.telemetry.family import begin_family, end_family
 from shardq.telemetry.measures import begin_tally, end_tally
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from shardq.cli.shell import Shell
 
 
-def health(server: Server) -> dict[str, Route]:
+def health(server: ServerNumbers) -> dict[str, Route]:
     """Return the routes that say whether this process lives, and whether Redis answers."""
 
-    def ready(_: Request) -> Reply:
+    def ready(_: HttpRequest) -> Reply:
         return Reply("ready\n") if server.is_ready() else Reply(f"{server.why_not()}\n", status=503)
 
     return {"/healthz": Reply("alive\n"), "/readyz": ready}
@@ -37,8 +37,8 @@ def metrics_on(listen: str, shell: Shell, say: Callable[[str], object]) -> Itera
     family = begin_family(tally.samples)
 
     clock = shell.client.clock
-    page = Page(lambda: [build(), *family.samples()], clock)
-    listener = Listener(listen, {"/metrics": page, **health(Server(shell.client, clock, is_logged=False))})
+    page = MetricsPage(lambda: [build(), *family.samples()], clock)
+    listener = Listener(listen, {"/metrics": page, **health(ServerNumbers(shell.client, clock, is_logged=False))})
     listener.open()
     say(f"metrics on {listener.address}")
     try:

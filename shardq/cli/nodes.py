@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardq.drivers import Driver, Target
 
 
-class Node(NamedTuple):
+class NodeRow(NamedTuple):
     """One node that takes writes, and a driver for it alone. Its `name` is '' if there is no other."""
 
     name: str
@@ -46,20 +46,20 @@ def driver_for(url: str) -> Iterator[Driver]:
 
 
 @contextmanager
-def nodes_of(url: str, driver: Driver, timeout: float) -> Iterator[list[Node]]:
+def nodes_of(url: str, driver: Driver, timeout: float) -> Iterator[list[NodeRow]]:
     """The nodes behind *url*, to which *driver* leads: each primary of a cluster, else the one server."""
     from shardq.drivers import Target
 
     target = Target.parse(url)
     if target.kind != "cluster":
-        yield [Node("", driver)]
+        yield [NodeRow("", driver)]
         return
     clock = SystemClock()
     slots = driver.run(retry_until(lambda _: Ask(("CLUSTER", "SLOTS")), clock.monotonic() + timeout, clock))
     addresses = sorted({(primary[0].decode(), int(primary[1])) for _, _, primary, *_ in slots})
     with ExitStack() as stack:
         yield [
-            Node(
+            NodeRow(
                 f"{host}:{port}",
                 _driver(stack, Target("single", target.settings | {"host": host, "port": port}, tls=target.tls)),
             )

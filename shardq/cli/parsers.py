@@ -17,7 +17,7 @@ from shardq.cli.exits import USAGE
 
 WIDTH: Final = 80
 """Columns of all that people read."""
-ALIKE: Final = 0.7
+MIN_LIKENESS: Final = 0.7
 """How alike a mistyped word and a name are for the name to be proposed."""
 _NUMBER: Final = re.compile(r"-?\.?\d")
 _FLAG: Final = re.compile(r"--[^\s=]+(=|$)")
@@ -29,10 +29,10 @@ def meant(word: str, names: Iterable[str]) -> str | None:
     >>> meant("windw", ["streams", "window"]), meant("next", ["export"])
     ('window', None)
     """
-    return next(iter(difflib.get_close_matches(word, [*names], n=1, cutoff=ALIKE)), None)
+    return next(iter(difflib.get_close_matches(word, [*names], n=1, cutoff=MIN_LIKENESS)), None)
 
 
-class Help(argparse.HelpFormatter):
+class HelpFormatter(argparse.HelpFormatter):
     """Fills paragraphs to 80 columns or the width of the terminal, and leaves indented lines as they are."""
 
     def __init__(self, prog: str) -> None:
@@ -59,7 +59,7 @@ class Discreet(argparse.ArgumentParser):
     """By the name of a command beside this one, which is a group, how it is called."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=Help, allow_abbrev=False, **settings)
+        super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse *args*, all of which must be known."""

@@ -17,7 +17,7 @@ from shardq.cli.speech import Speech
 from shardq.platforms import need_fork
 from shardq.worker.signals import HANGUP, worker_signals
 
-POLL: Final = 0.5
+POLL_INTERVAL: Final = 0.5
 """Seconds between two looks at the files."""
 _SKIPPED: Final = frozenset({"node_modules", "site-packages", "__pycache__"})
 
@@ -60,7 +60,7 @@ class Reloader:
 
     def _changed(self, stamps: Stamps) -> str | None:
         """Wait until a file changes, and return its name; None when a signal came. A worker that failed waits, too."""
-        while not self._stopped.wait(POLL):
+        while not self._stopped.wait(POLL_INTERVAL):
             now = stamps_of(self._folder)
             if different := sorted(stamps.items() ^ now.items()):
                 return str(Path(different[0][0]).relative_to(self._folder))

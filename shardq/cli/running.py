@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from shardq.cli.exits import (
     CLOSED_PIPE,
+    EXIT_NOTHING,
     FAILED,
     INTERRUPTED,
-    NOTHING,
     OK,
     TERMINATED,
     USAGE,
     Declined,
-    Nothing,
+    NothingThere,
     UsageError,
 )
 from shardq.cli.flags import DEFAULT_TIMEOUT, DEFAULT_URL
@@ -63,7 +63,7 @@ def run(args: Args) -> int:
     except SystemExit:  # SIGTERM
         _forget_stdout()
         raise
-    except (ShardqError, UsageError, Declined, Nothing, OSError) as error:
+    except (ShardqError, UsageError, Declined, NothingThere, OSError) as error:
         code = _explained(error, url)
         if isinstance(error, OSError):
             _forget_stdout()  # stdout may be what failed; Python would flush it once more and exit with code 120
@@ -80,8 +80,8 @@ def _explained(error: Exception, url: str) -> int:
     if isinstance(error, BackendTimeout):
         text = _without_server(text, shown_url(url))
     remark(text or type(error).__name__)
-    if isinstance(error, (Nothing, Empty, MessageNotFound, QueueMissing, ScheduleNotFound)):
-        return NOTHING
+    if isinstance(error, (NothingThere, Empty, MessageNotFound, QueueMissing, ScheduleNotFound)):
+        return EXIT_NOTHING
     return USAGE if isinstance(error, (UsageError, ConfigError)) else FAILED
 
 

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from shardq.cli.grid import GAP
+from shardq.cli.grid import COLUMN_GAP
 from shardq.cli.output import say
 from shardq.cli.text import printable
 from shardq.cli.width import columns, pad, width
 
-FOLDED = 12
+MIN_FOLDED_WIDTH = 12
 """The smallest width at which a folded column is readable, if it has none of its own."""
 
 
@@ -55,7 +55,7 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
     """Lines of names and values, printable, with the values aligned."""
     shown = [(printable(name), printable(value)) for name, value in pairs]
     names = max(len(name) for name, _ in shown)
-    room = max(columns() - names - GAP, FOLDED)
+    room = max(columns() - names - COLUMN_GAP, MIN_FOLDED_WIDTH)
     lines = []
     for name, value in shown:
         first, *others = in_columns(value, room)
@@ -65,7 +65,7 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
 
 def _narrowest(headers: Sequence[str], rows: list[list[str]], folded: Collection[str]) -> int:
     least = zip(_widest(headers, rows), _least(headers, folded), strict=True)
-    return sum(width if may is None else min(width, may) for width, may in least) + GAP * (len(headers) - 1)
+    return sum(width if may is None else min(width, may) for width, may in least) + COLUMN_GAP * (len(headers) - 1)
 
 
 def _widest(headers: Sequence[str], rows: list[list[str]]) -> list[int]:
@@ -74,7 +74,7 @@ def _widest(headers: Sequence[str], rows: list[list[str]]) -> list[int]:
 
 def _least(headers: Sequence[str], folded: Collection[str]) -> list[int | None]:
     """The smallest width of each column that may be folded, None of the others."""
-    smallest = folded if isinstance(folded, Mapping) else dict.fromkeys(folded, FOLDED)
+    smallest = folded if isinstance(folded, Mapping) else dict.fromkeys(folded, MIN_FOLDED_WIDTH)
     return [smallest.get(name) for name in headers]
 
 
@@ -83,7 +83,7 @@ def _plain(
 ) -> list[str]:
     """The lines of a table of at most *room* columns, which its folded columns give way to."""
     widths, least = _widest(headers, rows), _least(headers, folded)
-    over = sum(widths) + GAP * (len(widths) - 1) - room
+    over = sum(widths) + COLUMN_GAP * (len(widths) - 1) - room
     for _ in range(over):
         giving = [at for at, may in enumerate(least) if may is not None and widths[at] > may]
         widths[max(giving, key=widths.__getitem__)] -= 1
@@ -95,7 +95,7 @@ def _plain(
                 pad(part, wide, right=header in right)
                 for part, wide, header in zip(parts, widths, headers, strict=True)
             ]
-            lines.append((" " * GAP).join(padded).rstrip())
+            lines.append((" " * COLUMN_GAP).join(padded).rstrip())
     return lines
 
 

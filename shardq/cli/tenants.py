@@ -12,7 +12,7 @@ from shardq.model import Tenant
 COLUMNS: Final = ("tenant", "backlog", "held", "limited", "flight", "ahead", "delayed", "oldest", "")
 USES: Final = ("tenant", "dedup keys", "dead", "result bytes", "backlog", "delayed", "flight", "")
 RIGHT: Final = frozenset({*COLUMNS[1:-1], *USES[1:-1]})
-FOLDED: Final = {"tenant": 9, "": 6}
+FOLDED_WIDTHS: Final = {"tenant": 9, "": 6}
 """So narrow may these columns be, that the table fits into 80 columns."""
 
 

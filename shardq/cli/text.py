@@ -18,7 +18,7 @@ import msgspec
 from shardq.codec import Codecs
 from shardq.errors import CodecError
 
-_UNSEEN = frozenset(
+_INVISIBLE_CATEGORIES = frozenset(
     {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"}
 )  # controls, bidi and other formats, lone surrogates, line ends
 _JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they do no harm
@@ -34,7 +34,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 def is_control(char: str) -> bool:
     """Whether a terminal would obey *char* instead of showing it."""
-    return char not in _JOINERS and unicodedata.category(char) in _UNSEEN
+    return char not in _JOINERS and unicodedata.category(char) in _INVISIBLE_CATEGORIES
 
 
 def _escape(char: str) -> str:

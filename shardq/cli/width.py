@@ -9,15 +9,15 @@ from typing import Final
 
 from shardq.cli.text import printable
 
-NARROWEST: Final = 40
+MIN_COLUMNS: Final = 40
 """Columns below which nothing is drawn any narrower."""
 _LETTERS_A_COLUMN: Final = 4
 """How many characters are looked at for each column: most marks that are set on a letter take none of their own."""
 
 
 def columns() -> int:
-    """Return how many columns the terminal has; 80 where the output is none, and at least `NARROWEST`."""
-    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+    """Return how many columns the terminal has; 80 where the output is none, and at least `MIN_COLUMNS`."""
+    return max(MIN_COLUMNS, shutil.get_terminal_size((80, 24)).columns)
 
 
 def width(text: str) -> int:

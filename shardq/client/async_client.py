@@ -25,7 +25,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.look import Look
-from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.ops.sharing.coalescing import CallPart, Coalescer
 from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
 from shardq.telemetry.gate import watched
@@ -220,7 +220,7 @@ class AsyncClient(AsyncBaseClient):
         if self._ready_on is not get_running_loop():
             await self.prepare()
         parts = [
-            Part(writes_of(state, message), message, state.keys.meta)
+            CallPart(writes_of(state, message), message, state.keys.meta)
             for state, message in zip(states, messages, strict=True)
         ]
         ids = topics.publish.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))

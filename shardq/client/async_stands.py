@@ -19,15 +19,15 @@ from shardq.ops.read.give_back import give_back, give_back_all
 from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
-from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
+from shardq.partitions.away import FIRST_RETRY, MAX_RETRY
 from shardq.partitions.late import PATIENCE, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, late_look, let_go, looked
+from shardq.partitions.reads import Rows, WantedRead, late_look, let_go, looked
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
 
-STAYS: Final = 1.0
+STAYS_SECONDS: Final = 1.0
 """Seconds for which stands stay after the last who waited: mostly the next one comes soon."""
 
 BLOCK: Final = 5.0
@@ -89,7 +89,7 @@ class AsyncStands:
             for number in range(len(parts.states)):
                 self._begin(number, visibility)
 
-    async def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
+    async def look(self, wanted: WantedRead, number: int, look: Look) -> list[Received] | None:
         """Make the first try of a read. Return its messages; None if its call must go on. It may be late."""
         if look.acks is not None:
             return looked(self._parts, wanted, number, look, await self._made(wanted, look))
@@ -105,14 +105,14 @@ class AsyncStands:
         late_look(self._parts, wanted, number, look, Pending(task), _rows_of)
         return None
 
-    async def _made(self, wanted: Wanted, look: Look) -> list[Received] | None:
+    async def _made(self, wanted: WantedRead, look: Look) -> list[Received] | None:
         try:
             return await self._client.look(look)
         except asyncio.CancelledError:
             self.give_back(wanted)
             raise
 
-    def give_back(self, wanted: Wanted) -> None:
+    def give_back(self, wanted: WantedRead) -> None:
         """Give back what a cancelled read was granted."""
         for op in let_go(self._parts, wanted):
             self._client._run_in_background(op)
@@ -154,7 +154,7 @@ class AsyncStands:
     def _leave(self) -> None:
         """End the stands soon, unless somebody waits."""
         if not self._waiting and self._leaving is None:
-            self._leaving = asyncio.get_running_loop().call_later(STAYS, self._end)
+            self._leaving = asyncio.get_running_loop().call_later(STAYS_SECONDS, self._end)
 
     def _end(self) -> None:
         self._leaving = None
@@ -187,7 +187,7 @@ class AsyncStands:
             except (BackendError, QueueMissing) as error:
                 self._hear(number, error)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_RETRY)
+                pause = min(2 * pause, MAX_RETRY)
                 continue
             except ShardqError:  # the client was closed
                 return

@@ -25,7 +25,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.look import Look
-from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.ops.sharing.coalescing import CallPart, Coalescer
 from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
 from shardq.telemetry.gate import watched
@@ -210,7 +210,7 @@ class Client(SyncBaseClient):
         if not self._is_ready:
             self.prepare()
         parts = [
-            Part(writes_of(state, message), message, state.keys.meta)
+            CallPart(writes_of(state, message), message, state.keys.meta)
             for state, message in zip(states, messages, strict=True)
         ]
         ids = topics.publish.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))

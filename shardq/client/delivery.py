@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
-from shardq.client.results import NOTHING, checked_progress
+from shardq.client.results import NO_VALUE, checked_progress
 from shardq.client.work import measured_one, measured_so_far
 from shardq.errors import LeaseLost, MessageCancelled
 from shardq.model.failed import Problem, failed_try
 from shardq.ops.results.keep import NO_RESULT, keep, progress
-from shardq.ops.settle.settle import LOST, Settled
+from shardq.ops.settle.settle import LOST_RESULTS, Settled
 from shardq.ops.settle.sharing import Settle
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Delivery(LeasedDelivery):
         """The queue that it was read from."""
         return self._queue
 
-    def ack(self, *, result: Any = NOTHING, cost: float | None = None, timeout: float | None = None) -> None:
+    def ack(self, *, result: Any = NO_VALUE, cost: float | None = None, timeout: float | None = None) -> None:
         """Say that the work is done: the message is forgotten. Its *result* is kept for the queue's `result_ttl`.
 
         Without a *result* (None is one) nothing is kept. One that cannot be encoded, or is larger than
@@ -47,7 +47,7 @@ class Delivery(LeasedDelivery):
         """
         if cost is not None:
             self.cost = cost
-        if result is not NOTHING:
+        if result is not NO_VALUE:
             self._queue._keep([self], [result], timeout)
         elif self._told is not None:
             self._queue.client.run(keep(self._queue.state, [(self.received, NO_RESULT)], timeout))
@@ -66,7 +66,7 @@ class Delivery(LeasedDelivery):
         if not self._is_worth_telling(is_last=done == total):
             return False
         settled, noted = self._queue.client.run(progress(self._queue.state, self.received, done, total, note, timeout))
-        if settled in LOST:
+        if settled in LOST_RESULTS:
             self._lease.lose()
             settled.check()
         return noted

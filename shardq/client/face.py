@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue
     from shardq.client.delivery import Delivery
 
-HELD: Final = (
+DELIVERY_FIELDS: Final = (
     "received",
     "answered",
     "dead",
@@ -69,5 +69,5 @@ def _of_held(name: str) -> Any:
     return property(get, put)
 
 
-for _name in HELD:
+for _name in DELIVERY_FIELDS:
     setattr(AsyncFace, _name, _of_held(_name))

@@ -1,6 +1,6 @@
 """The leases that a client holds: the end of each is in the wheel of the client's timer.
 
-A delivery refers to its `Lease`, which is an entry of the wheel and does not refer to the delivery. So a delivery that
+A delivery refers to its `DeliveryLease`, which is an entry of the wheel and does not refer to the delivery. So a delivery that
 its user forgets is freed at once, with its payload, and what is left in the wheel goes away at the deadline. To hold a
 lease and to settle it takes O(1), about half a microsecond together; nothing ever looks at all leases.
 
@@ -31,7 +31,7 @@ from shardq.client.work import Work
 from shardq.clock import Clock
 from shardq.errors import ClosedError
 from shardq.model import DeliveryView, Received
-from shardq.ops.settle.settle import LOST, Settled, extended
+from shardq.ops.settle.settle import LOST_RESULTS, Settled, extended
 from shardq.timing import Entry, Timer
 from shardq.timing.aside import run_logged
 
@@ -42,13 +42,13 @@ _new = object.__new__  # as in `Timer.call_later`: a lease is made for each deli
 MAX_COST: Final = 3600.0
 """The most that a delivery may be charged, in seconds."""
 
-HELD: Final = "held"
+HELD_STATE: Final = "held"
 ENDED: Final = "ended"
 SETTLED: Final = "settled"
 """What was decided about a lease. One that is HELD may be over by now. (`worker/state.py`: why these are no Enum.)"""
 
 
-class Holder(Protocol):
+class LeaseHolder(Protocol):
     """What a worker lets the leases of its jobs call. It is on the thread or loop of the timer, and must be short."""
 
     def on_lease_lost(self, job: Any) -> None:
@@ -58,7 +58,7 @@ class Holder(Protocol):
         """The lease of *job* was made shorter."""
 
 
-class Lease(Entry):
+class DeliveryLease(Entry):
     """One lease, and its end in the wheel. Any thread may use it."""
 
     __slots__ = ("_leases", "callbacks", "deadline", "holder", "state")
@@ -66,19 +66,21 @@ class Lease(Entry):
     _leases: Leases
     callbacks: list[Callable[[], object]] | None
     deadline: float
-    holder: tuple[Holder, Any] | None  # a worker's keeper, and the job
+    holder: tuple[LeaseHolder, Any] | None  # a worker's keeper, and the job
     state: str
 
     @property
     def lost(self) -> bool:
         """Whether the deadline came by the local clock, or Redis said that the lease is lost, before it was settled."""
         state = self.state
-        return state is ENDED or (state is HELD and self._leases.clock.monotonic() >= self.deadline and self._end())
+        return state is ENDED or (
+            state is HELD_STATE and self._leases.clock.monotonic() >= self.deadline and self._end()
+        )
 
     def _end(self) -> bool:
         """Decide whether the lease is over, since it seems to be."""
         with self._leases.lock:
-            if self.state is HELD and self._leases.clock.monotonic() >= self.deadline:
+            if self.state is HELD_STATE and self._leases.clock.monotonic() >= self.deadline:
                 self.state = ENDED
         return self.state is ENDED
 
@@ -102,7 +104,7 @@ class Lease(Entry):
     def move(self, deadline: float) -> None:
         """Note the deadline that an extension gave the lease; in vain if it was lost by then."""
         with self._leases.lock:
-            if self.state is not HELD:
+            if self.state is not HELD_STATE:
                 return
             before, self.deadline = self.deadline, deadline
             if deadline < before:
@@ -117,7 +119,7 @@ class Lease(Entry):
             self.tell()
             return
         with self._leases.lock:
-            if self.state is HELD and not self.pending:  # else it was made shorter meanwhile, which inserted it
+            if self.state is HELD_STATE and not self.pending:  # else it was made shorter meanwhile, which inserted it
                 self._leases.insert(self)
 
     def when_lost(self, callback: Callable[[], object]) -> None:
@@ -156,12 +158,12 @@ class Leases:
         """Start anew in a forked child: another thread of the parent may have had the lock."""
         self.lock = threading.RLock()  # a finalizer may ask whether a lease is lost
 
-    def hold(self, deadline: float) -> Lease:
+    def hold(self, deadline: float) -> DeliveryLease:
         """Return a new lease, which is in the wheel until *deadline*."""
-        lease = _new(Lease)
+        lease = _new(DeliveryLease)
         lease._leases = self
         lease.deadline = deadline
-        lease.state = HELD
+        lease.state = HELD_STATE
         lease.bucket = lease.callbacks = lease.holder = None
         timer = self._timer()
         if timer is not None:
@@ -171,7 +173,7 @@ class Leases:
                 lease.bucket = None
         return lease
 
-    def insert(self, lease: Lease) -> None:
+    def insert(self, lease: DeliveryLease) -> None:
         """Put *lease* into the wheel. Once the client is closed it tells of nothing, and only the clock decides."""
         timer = self._timer()
         if timer is not None:
@@ -201,7 +203,7 @@ class LeasedDelivery(DeliveryView):
         self._lost = self.answered = self.cancelled = self.dead = False
         self._queue, self._told, self._cost, self.took, self.work = queue, None, None, None, work
         self.besides = 0.0
-        self._lease: Lease = queue._client.leases.hold(received.deadline)
+        self._lease: DeliveryLease = queue._client.leases.hold(received.deadline)
 
     @property
     def lost(self) -> bool:
@@ -289,7 +291,7 @@ def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]
     late: dict[str, D] = {}
     settled, dead = Settled.OK, Settled.DEAD  # looked up once: an enum's members and hashes are slow
     for delivery, result in zip(deliveries, results, strict=True):
-        lost = result is not settled and result in LOST
+        lost = result is not settled and result in LOST_RESULTS
         delivery._note(lost=lost)
         if lost:
             delivery.cancelled = result is Settled.CANCELLED

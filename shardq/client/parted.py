@@ -1,4 +1,4 @@
-"""What the queues with partitions of both clients share: methods that are made of `WAYS`, without an `await`.
+"""What the queues with partitions of both clients share: methods that are made of `WAY_OF_METHOD`, without an `await`.
 
 They return what the client's `run` returns: the result of an operation, or with asyncio what is awaited for it. So one
 text serves both. Signatures and docs are those of a queue without partitions; type checkers see these.
@@ -37,7 +37,7 @@ from shardq.partitions import acts
 from shardq.partitions.parts import Parts, open_parts
 from shardq.partitions.reads import is_open
 from shardq.partitions.schedules import SCHEDULES
-from shardq.partitions.ways import WAYS, Way, of_message
+from shardq.partitions.ways import WAY_OF_METHOD, Way, of_message
 from shardq.protocol.ids import with_partition
 from shardq.telemetry.telemetry import Began, Telemetry
 
@@ -243,7 +243,7 @@ def spread(kind: K) -> K:
 def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
     is_of_schedules = issubclass(kind, PartedSchedules)
     yield from () if is_of_schedules else _OTHERS.items()
-    for name, way in (SCHEDULES if is_of_schedules else WAYS).items():
+    for name, way in (SCHEDULES if is_of_schedules else WAY_OF_METHOD).items():
         yield name, _by_way(getattr(kind, name), way)
 
 

@@ -34,7 +34,7 @@ from shardq.ops.write.outgoing import compose_all
 from shardq.partitions import upkeep
 from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
+from shardq.partitions.reads import Rows, WantedRead, first_look, read_turns
 from shardq.partitions.tidy import is_due, tidy
 from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
@@ -130,7 +130,7 @@ class PartitionedQueue(PartedQueue, Queue):
         acking.began = began = self._telemetry.begin() if watched() else None
         until, stands = now + block, self._stands(parts)
         call_until = max(until, self.state.until(timeout))
-        wanted = Wanted(count, visibility, call_until, block > 0, stands.aside, stands.offer, acking.parts)
+        wanted = WantedRead(count, visibility, call_until, block > 0, stands.aside, stands.offer, acking.parts)
         try:
             parts, rows = self._search(parts, wanted, acking, until, timeout, batch=batch)
         except Exception as error:
@@ -145,7 +145,7 @@ class PartitionedQueue(PartedQueue, Queue):
         ]
 
     def _search(
-        self, parts: Parts, wanted: Wanted, acking: Acking, until: float, timeout: float | None, *, batch: bool
+        self, parts: Parts, wanted: WantedRead, acking: Acking, until: float, timeout: float | None, *, batch: bool
     ) -> tuple[Parts, Rows | None]:
         """Return what is there, or comes by local time *until*, and the partitions that it is of.
 
@@ -163,7 +163,9 @@ class PartitionedQueue(PartedQueue, Queue):
             if waited or waited is None or self.state.clock.monotonic() >= until:
                 return self.state.parts or parts, waited
 
-    def _look(self, parts: Parts, wanted: Wanted, acking: Acking, timeout: float | None, *, batch: bool) -> Rows | None:
+    def _look(
+        self, parts: Parts, wanted: WantedRead, acking: Acking, timeout: float | None, *, batch: bool
+    ) -> Rows | None:
         """Return what is there. None if a partition is not, since the map has changed: then look by that one."""
         try:
             if (first := first_look(parts, wanted, timeout)) is not None:
@@ -182,7 +184,7 @@ class PartitionedQueue(PartedQueue, Queue):
         finally:
             acking.note(self._telemetry)
 
-    def _read_now(self, parts: Parts, wanted: Wanted) -> Rows:
+    def _read_now(self, parts: Parts, wanted: WantedRead) -> Rows:
         rows: Rows = self._client.run(read_turns(parts, wanted))
         return rows
 

@@ -29,7 +29,7 @@ class Nothing:
         return "NOTHING"
 
 
-NOTHING: Final = Nothing()
+NO_VALUE: Final = Nothing()
 
 
 def results_of(queue: Queue | AsyncQueue, deliveries: Sequence[LeasedDelivery], results: Sequence[Any]) -> Results:

@@ -19,10 +19,10 @@ from shardq.ops.read.give_back import give_back
 from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL
-from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
-from shardq.partitions.late import PATIENCE, Held, drop, offer_to
+from shardq.partitions.away import FIRST_RETRY, MAX_RETRY
+from shardq.partitions.late import PATIENCE, HeldMessages, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, late_look, looked
+from shardq.partitions.reads import Rows, WantedRead, late_look, looked
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 BLOCK: Final = 1.0
 """Seconds of one blocked read of a stand. For so long it stays after the last who waited."""
 
-SHORTEST_PAUSE: Final = 0.001
-LONGEST_PAUSE: Final = 0.05
+MIN_PAUSE: Final = 0.001
+MAX_PAUSE: Final = 0.05
 """Seconds between two tries to end a stand that is about to wait."""
 
 
@@ -99,7 +99,7 @@ class Stands:
                 self._start(number, visibility)
                 self._standing.add((number, visibility))  # it looks at that once this lock is free
 
-    def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
+    def look(self, wanted: WantedRead, number: int, look: Look) -> list[Received] | None:
         """Make the first try of a read. Return its messages; None if the operation must go on. It may be late."""
         if look.acks is not None:
             return looked(self._parts, wanted, number, look, self._client.look(look))
@@ -133,9 +133,9 @@ class Stands:
 
     def _return(self, number: int, rows: list[Received]) -> None:
         """Give back what was for somebody who left at the same moment."""
-        self._run_back(Held(number, None, rows))
+        self._run_back(HeldMessages(number, None, rows))
 
-    def _run_back(self, held: Held) -> None:
+    def _run_back(self, held: HeldMessages) -> None:
         state = self._parts.at(held.number)
         with suppress(ShardqError):
             self._client._driver.run(give_back(state, held.rows, state.until()))
@@ -158,14 +158,14 @@ class Stands:
             return
         clock, self._is_over = self._parts.states[0].clock, True
         self._over.set()
-        until, pause = clock.monotonic() + BLOCK, SHORTEST_PAUSE
+        until, pause = clock.monotonic() + BLOCK, MIN_PAUSE
         self._wake([*self._waiting])
         for held in [*self._parts.held]:
-            self._run_back(Held(held.number, held.visibility, drop(self._parts, held)))
+            self._run_back(HeldMessages(held.number, held.visibility, drop(self._parts, held)))
         while (threads := [*self._threads]) and clock.monotonic() < until:
             self._recall_stands()  # more than once: one may be about to send its read
             threads[0].join(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     def _start(self, number: int, visibility: float | None) -> None:
         name = f"shardq-stand-{number}"
@@ -215,7 +215,7 @@ class Stands:
             except (BackendError, QueueMissing) as error:
                 self._hear(number, error)
                 self._over.wait(pause)
-                pause = min(2 * pause, LONGEST_RETRY)
+                pause = min(2 * pause, MAX_RETRY)
             except ShardqError:  # the client was closed
                 self._leave(number, visibility)
                 return

@@ -25,15 +25,15 @@ from shardq.telemetry.gate import watched
 from shardq.telemetry.telemetry import OpenWrite
 
 log = logging.getLogger("shardq")
-LEAST: Final = 16
-KEPT: Final = 1000
-"""So many failures that nobody asked for are kept; more are counted."""
+MIN_AHEAD: Final = 16
+MAX_FAILURES_KEPT: Final = 1000
+"""Failures that are kept though nobody asked for them; more are counted."""
 
 MAX_IN_FLIGHT, MAX_BYTES = 10_000, 64 * 1024 * 1024
 NO_ROOM: Final = "the writer's window stayed full, so this message was not accepted: write it later"
 
 
-class Asked(Protocol):
+class AskedWrite(Protocol):
     """A future of either kind, which knows whether somebody has asked for its outcome."""
 
     asked: bool
@@ -54,17 +54,17 @@ class BaseWriter:
     """The window of a writer, and what became of its messages. `Client.writer` documents the settings."""
 
     def __init__(self, client: BaseClient, *, max_in_flight: int, max_bytes: int, limit: Limit | None = None) -> None:
-        whole("max_in_flight", max_in_flight, LEAST, 1_000_000)
+        whole("max_in_flight", max_in_flight, MIN_AHEAD, 1_000_000)
         whole("max_bytes", max_bytes, 1, 2**40)
         one_call = CHUNK_MESSAGES  # while a call is under way, the next one should be waiting
-        adapting = Vegas(first=LEAST, least=LEAST, most=max_in_flight, low=one_call, high=2 * one_call)
+        adapting = Vegas(first=MIN_AHEAD, least=MIN_AHEAD, most=max_in_flight, low=one_call, high=2 * one_call)
         self._base, self._pid = client, os.getpid()
         if limit is not None:
             function("limit.acked", getattr(limit, "acked", None))
         self._window = Window(adapting if limit is None else limit, max_bytes)
         self._states: dict[str, QueueState] = {}
         self._unopened: dict[QueueState, int] = {}  # how many messages wait until it is known which partitions it has
-        self._failed: deque[Asked] = deque()
+        self._failed: deque[AskedWrite] = deque()
         self._uncounted = 0
         self._lock = Lock()
         self._closed = False
@@ -148,12 +148,12 @@ class BaseWriter:
 
         return open_parts(state, self._base.state_of_part, self._base.codecs, until, create=True)
 
-    def _note_failure(self, future: Asked) -> None:
+    def _note_failure(self, future: AskedWrite) -> None:
         """Keep a failure, so that it is raised in the end if nobody asks for it."""
         with self._lock:
-            if len(self._failed) >= KEPT:
+            if len(self._failed) >= MAX_FAILURES_KEPT:
                 self._failed = deque(each for each in self._failed if not each.asked)
-            if len(self._failed) < KEPT:
+            if len(self._failed) < MAX_FAILURES_KEPT:
                 self._failed.append(future)
             else:
                 self._uncounted += 1

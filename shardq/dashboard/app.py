@@ -21,19 +21,19 @@ from shardq.arguments import check_name
 from shardq.client import AsyncClient
 from shardq.dashboard import table
 from shardq.dashboard.actions import Handles, allowed, routes
-from shardq.dashboard.channel import AWAY, trouble
+from shardq.dashboard.channel import REDIS_AWAY, trouble
 from shardq.dashboard.encoding import encoded
-from shardq.dashboard.files import PAGE
+from shardq.dashboard.files import PAGE_FOLDER
 from shardq.dashboard.guard import Guard
 from shardq.dashboard.live import Live, TooMany
 from shardq.dashboard.login import Login
 from shardq.dashboard.origin import address_of
-from shardq.dashboard.pace import Hasty, Pace
+from shardq.dashboard.pace import Hasty, ScreenPace
 from shardq.dashboard.people import ANYBODY, Auth, Person
-from shardq.dashboard.refusal_log import Refusals
-from shardq.dashboard.scene import Asked, NotThere
+from shardq.dashboard.refusal_log import RefusalLog
+from shardq.dashboard.scene import AskedScene, NotThere
 from shardq.dashboard.side import side
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.stream import Stream
 from shardq.errors import BackendError, ConfigError
 
@@ -77,24 +77,24 @@ def app(
         raise ConfigError("either a file of people says who asks, or auth does: not both")
     if actions and auth is None and people is None:
         raise ConfigError("actions are for people who are known: give a file of people, or auth")
-    refusals = Refusals(client.clock)
+    refusals = RefusalLog(client.clock)
     login = None if people is None else Login(Path(people), client.clock, refusals)
-    source = Source(client, payloads=payloads, declared=None if declared is None else Path(declared))
-    page = _Page(source, login, refusals, actions=actions)
+    source = SceneSource(client, payloads=payloads, declared=None if declared is None else Path(declared))
+    page = _PageApp(source, login, refusals, actions=actions)
     guard = Middleware(Guard, auth=login or auth, host_names=tuple(host_names), refusals=refusals)
     made = Starlette(routes=page.routes(), middleware=[guard])
     made.state.live, made.state.source, made.state.handles = page.live, page.source, page.handles
     return made
 
 
-class _Page:
-    def __init__(self, source: Source, login: Login | None, refusals: Refusals, *, actions: bool) -> None:
+class _PageApp:
+    def __init__(self, source: SceneSource, login: Login | None, refusals: RefusalLog, *, actions: bool) -> None:
         self.source = source
         self.live = Live(self.source, side)
         self.handles = Handles(self.source) if actions else None
         self._login, self._refusals = login, refusals
         self._makers = asyncio.Semaphore(MAX_MAKERS)
-        self._pace = Pace(source.client.clock)
+        self._pace = ScreenPace(source.client.clock)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -103,7 +103,7 @@ class _Page:
             Route("/me", self._me),
             *(self._login.routes() if self._login else ()),
             *self._acting(),
-            Mount("/", StaticFiles(directory=PAGE, html=True)),
+            Mount("/", StaticFiles(directory=PAGE_FOLDER, html=True)),
         ]
 
     def _acting(self) -> list[BaseRoute]:
@@ -126,7 +126,7 @@ class _Page:
         except BackendError as error:
             return _error(trouble(error)[1], 503)
         except TimeoutError:
-            return _error(AWAY, 503)
+            return _error(REDIS_AWAY, 503)
         except NotThere as error:
             return _error(str(error), 404)
         return Response(encoded(made), media_type="application/json")
@@ -174,7 +174,7 @@ class _Page:
         }
 
 
-def asked_in(request: Request) -> Asked | None:
+def asked_in(request: Request) -> AskedScene | None:
     """Return what somebody looks at; None for more than a browser of this page would ask."""
     pairs = request.query_params.multi_items()
     parts = tuple(value for name, value in pairs if name == "part")
@@ -187,7 +187,7 @@ def asked_in(request: Request) -> Asked | None:
             check_name(parts[0])
     except ConfigError:
         return None
-    return Asked(parts, query)
+    return AskedScene(parts, query)
 
 
 def _who(request: Request) -> str:

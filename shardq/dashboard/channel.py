@@ -17,20 +17,20 @@ from shardq.ops.queue.steps import Refused
 
 PERIOD: Final = 2.0
 """Seconds between two makings of a scene."""
-SLOWEST: Final = 10.0
+SLOW_SCENE_SECONDS: Final = 10.0
 """Seconds between two makings of a scene that takes long to make."""
-SHARE: Final = 50.0
+REST_FACTOR: Final = 50.0
 """A scene is not made again for so many times the processor's time of its making: a busy machine makes none rare."""
-STILL: Final = 10.0
+RESEND_SECONDS: Final = 10.0
 """Seconds after which a scene is sent again in which nothing changed but the time."""
-SELDOM: Final = 60.0
+LOG_INTERVAL: Final = 60.0
 """Seconds between two lines of the log about a scene that fails."""
 MAX_SCENE: Final = 60_000
 """Bytes of a scene; the log says which has more."""
-AWAY: Final = "Redis does not answer."
-ODD: Final = "Redis does not answer as it should."
+REDIS_AWAY: Final = "Redis does not answer."
+STRANGE_ANSWER: Final = "Redis does not answer as it should."
 UNREADABLE: Final = "The page may not read this: its user of Redis needs the rights of an observer."
-BROKEN: Final = "This screen failed. The log of the page's process says why."
+SCREEN_FAILED: Final = "This screen failed. The log of the page's process says why."
 
 Make = Callable[[], Awaitable[Mapping[str, Any]]]
 log = logging.getLogger("shardq.dashboard")
@@ -40,7 +40,7 @@ def trouble(error: BackendError) -> tuple[str, str]:
     """Return the event and the text that tell people of an error of Redis. What it says itself may name hosts."""
     if isinstance(error.__cause__, Refused) and is_denied(error.__cause__):
         return "gone", UNREADABLE
-    return "away", AWAY if isinstance(error, BackendTimeout) else ODD
+    return "away", REDIS_AWAY if isinstance(error, BackendTimeout) else STRANGE_ANSWER
 
 
 class News(NamedTuple):
@@ -97,10 +97,10 @@ class Channel:
                 self._tell_of(error)
             except Exception as error:  # noqa: BLE001 (a screen that fails ends no other)
                 self._complain("failed", error, trace=True)
-                self._say("failed", {"text": BROKEN})
+                self._say("failed", {"text": SCREEN_FAILED})
             self.made += 1
             self._changed()
-            await self._wait(min(SHARE * (self._spent() - begun), SLOWEST))
+            await self._wait(min(REST_FACTOR * (self._spent() - begun), SLOW_SCENE_SECONDS))
 
     async def _wait(self, rest: float) -> None:
         """Wait for *rest* seconds whatever comes, and then until it is time, or something has changed."""
@@ -114,7 +114,7 @@ class Channel:
     def _tell(self, made: Mapping[str, Any]) -> None:
         shown = {name: value for name, value in made.items() if name not in ("now", "age")}
         is_same = self.news is not None and self.news.kind == self._kind and shown == self._shown
-        if is_same and self._clock.monotonic() - self._told_at < STILL:
+        if is_same and self._clock.monotonic() - self._told_at < RESEND_SECONDS:
             return
         data = encoded(made)
         if len(data) > MAX_SCENE:
@@ -142,5 +142,5 @@ class Channel:
 
     def _complain(self, what: str, error: Exception | None, *, trace: bool = False) -> None:
         if self._clock.monotonic() >= self._next_line:
-            self._next_line = self._clock.monotonic() + SELDOM
+            self._next_line = self._clock.monotonic() + LOG_INTERVAL
             log.warning("a scene of the page %s: %s", what, error or "cut it", exc_info=error if trace else None)

@@ -23,37 +23,37 @@ MAX_OF_ADDRESS: Final = 250
 """Connections of one address at a time; a proxy, and a socket of this machine, may have all."""
 HEAD: Final = 10.0
 """Seconds within which the head of a request has to be there, from the connection or from the last answer."""
-TAKEN: Final = 30.0
+TAKING_SECONDS: Final = 30.0
 """Seconds within which a browser has to take what it gets."""
 SWEEP: Final = 1.0
 """Seconds between two looks at all connections."""
-SELDOM: Final = 60.0
+LOG_INTERVAL: Final = 60.0
 """Seconds between two lines of the log about a crowd."""
-ANY: Final = "*"
+ANY_PROXY: Final = "*"
 """Any neighbour is a proxy: right on a socket of this machine, which has no addresses."""
 
 log = logging.getLogger("shardq.dashboard")
 
 
-class Crowd:
+class Browsers:
     """All connections of one server. Of too many, the one that waits longest without a request gives way."""
 
     def __init__(self, proxies: Sequence[str] = ()) -> None:
-        self._is_open = ANY in proxies
-        self._proxies = [ipaddress.ip_network(each, strict=False) for each in proxies if each != ANY]
-        self._all: dict[Connection, str] = {}
+        self._is_open = ANY_PROXY in proxies
+        self._proxies = [ipaddress.ip_network(each, strict=False) for each in proxies if each != ANY_PROXY]
+        self._all: dict[BrowserConnection, str] = {}
         """The address that each counts for; "" is one that may have all."""
         self._of_address: Counter[str] = Counter()
-        self._next_line = -SELDOM
+        self._next_line = -LOG_INTERVAL
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def protocol(self) -> type[Connection]:
+    def protocol(self) -> type[BrowserConnection]:
         """Return the protocol of the connections of this crowd."""
-        return type("Connection", (Connection,), {"crowd": self})
+        return type("Connection", (BrowserConnection,), {"crowd": self})
 
-    def admit(self, one: Connection, address: str) -> bool:
+    def admit(self, one: BrowserConnection, address: str) -> bool:
         """Let a connection in, if there is room for it, or room can be made."""
         place = self._place(address)
         if place and self._of_address[place] >= MAX_OF_ADDRESS:
@@ -68,7 +68,7 @@ class Crowd:
         self._of_address[place] += 1
         return True
 
-    def leave(self, one: Connection) -> None:
+    def leave(self, one: BrowserConnection) -> None:
         """Note that a connection has ended."""
         place = self._all.pop(one, None)
         if place is not None:
@@ -109,14 +109,14 @@ class Crowd:
     def _tell(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
         if now >= self._next_line:
-            self._next_line = now + SELDOM
+            self._next_line = now + LOG_INTERVAL
             log.warning("the page is crowded: %s", what)
 
 
-class Connection(H11Protocol):
+class BrowserConnection(H11Protocol):
     """One connection. It is busy while a request is answered."""
 
-    crowd: Crowd
+    crowd: Browsers
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -161,12 +161,12 @@ class Connection(H11Protocol):
     def is_overdue(self, now: float) -> bool:
         """Whether it stands still for longer than it may."""
         if self._paused_at is not None:
-            return now - self._paused_at >= TAKEN
+            return now - self._paused_at >= TAKING_SECONDS
         if self.is_busy:
             self.since = now
             return False
         is_taken = not self.transport.get_write_buffer_size()
-        return now - self.since >= (HEAD if is_taken else TAKEN)
+        return now - self.since >= (HEAD if is_taken else TAKING_SECONDS)
 
     def end(self) -> None:
         """End it at once."""

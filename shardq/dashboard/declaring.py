@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shardq.dashboard import numbers
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.declared import Change, Declaration, DeclaredQueue, Found, of_queue, of_router, parsed
 from shardq.errors import BackendError, ConfigError, ShardqError
 from shardq.files import MIB, read_file, shortened
@@ -51,7 +51,7 @@ class Compared(NamedTuple):
         return [(change.what, line) for change in self.changes for line in change.lines]
 
 
-async def file_of(source: Source) -> File:
+async def file_of(source: SceneSource) -> File:
     """Return what the file says now."""
     path = source.declared
     return File() if path is None else await source.shared(("file",), lambda: _read(path), fresh=FILE_AGE)
@@ -65,7 +65,7 @@ async def _read(path: Path) -> File:
         return File(path, None, str(error).replace(repr(shortened(str(path))), repr(path.name)))
 
 
-async def compared(source: Source, name: str, file: File, fresh: float = numbers.CALM) -> Compared:
+async def compared(source: SceneSource, name: str, file: File, fresh: float = numbers.CALM_FRESH_SECONDS) -> Compared:
     """Return how a queue that exists differs from the file. NotThere if it does not exist."""
     declared = file.queue(name)
     if declared is None or file.declaration is None:
@@ -86,8 +86,8 @@ async def compared(source: Source, name: str, file: File, fresh: float = numbers
     return Compared(tuple(changes), is_declared=True)
 
 
-async def _bindings(source: Source, router: str) -> list[Binding]:
+async def _bindings(source: SceneSource, router: str) -> list[Binding]:
     async def ask() -> list[Binding]:
         return list((await source.client.router(router)).bindings())
 
-    return await source.shared(("bindings", router), ask, fresh=numbers.CALM)
+    return await source.shared(("bindings", router), ask, fresh=numbers.CALM_FRESH_SECONDS)

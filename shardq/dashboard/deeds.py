@@ -9,7 +9,7 @@ from typing import Any, Final
 from shardq.client import AsyncClient
 from shardq.dashboard import numbers
 from shardq.dashboard.marked import Linked, here, spelled
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.controls import Control, Controls
 from shardq.model.limits import Limits
@@ -22,9 +22,9 @@ MAX_QUEUES: Final = 12
 """Queues of which it is asked."""
 MAX_DEEDS: Final = 8
 """Deeds that are told: the latest ones."""
-FRESH: Final = 20.0
+FRESH_SECONDS: Final = 20.0
 """Seconds for which that is fresh."""
-DID: Final[dict[ActionKind, tuple[str, str]]] = {
+PAST_TENSES: Final[dict[ActionKind, tuple[str, str]]] = {
     "redrive": ("redrove", "dead letter"),
     "delete_dead": ("deleted", "dead letter"),
     "cancel": ("cancelled", "message"),
@@ -39,14 +39,14 @@ TO_DO: Final[dict[ActionKind, str]] = {
 Deed = tuple[float, Parts]
 
 
-async def deeds(source: Source, queues: Sequence[str]) -> list[dict[str, Any]]:
+async def deeds(source: SceneSource, queues: Sequence[str]) -> list[dict[str, Any]]:
     """Return what people did to these queues, 12 at most, the latest first."""
     found = await numbers.of_each(queues[:MAX_QUEUES], lambda name: _of_queue(source, name))
     told = sorted((deed for each in found.values() for deed in each), key=lambda deed: -deed[0])
     return [{"at": at, "text": spelled(parts)} for at, parts in told[:MAX_DEEDS]]
 
 
-async def _of_queue(source: Source, queue: str) -> list[Deed]:
+async def _of_queue(source: SceneSource, queue: str) -> list[Deed]:
     client: AsyncClient = source.client
     admin = client.queue(queue, create=False)
 
@@ -55,7 +55,7 @@ async def _of_queue(source: Source, queue: str) -> list[Deed]:
         found = [*_controls(queue, controls), *_actions(queue, await admin.actions())]
         return sorted(found, key=lambda deed: -deed[0])[:MAX_DEEDS]
 
-    return await numbers.of_queue(source, "deeds", queue, ask, FRESH)
+    return await numbers.of_queue(source, "deeds", queue, ask, FRESH_SECONDS)
 
 
 def _controls(queue: str, found: Controls) -> Iterator[Deed]:
@@ -95,7 +95,7 @@ def _to(limits: Limits | str) -> str:
 
 def _actions(queue: str, found: Sequence[ActionStatus]) -> Iterator[Deed]:
     for each in found:
-        did, what = DID[each.kind]
+        did, what = PAST_TENSES[each.kind]
         problem = "" if each.state != "failed" else ", until it failed"
         stopped = ", until it was stopped" if each.state == "stopped" else problem
         of = Linked(queue, here(queue))

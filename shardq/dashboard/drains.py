@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shardq.dashboard.numbers import Look
+from shardq.dashboard.numbers import NumbersLook
 from shardq.dashboard.verdicts import tag_of
 
-AT_ONCE: Final = 1.0
+SERVED_AT_ONCE_SECONDS: Final = 1.0
 """Seconds below which what waits is served at once."""
 WORDS: Final = {"empty": "-", "grows": "never: it grows", "stands": "it stands", "unknown": "not known yet"}
 """What is said where there is no time to say."""
 
 
-def drains(look: Look) -> dict[str, Any]:
+def drains(look: NumbersLook) -> dict[str, Any]:
     """Return `drains` {seconds, text, why} of a queue; and a `tag` that stands in place of it.
 
     It is said in seconds or in a text, and `why` is on what condition.
     """
     found = look.outlook
     seconds, text = found.drain_seconds, WORDS.get(found.drains, "")
-    if found.drains == "drains" and seconds is not None and seconds < AT_ONCE:
+    if found.drains == "drains" and seconds is not None and seconds < SERVED_AT_ONCE_SECONDS:
         seconds, text = None, "at once"
     if found.drains != "drains":
         seconds = None

@@ -11,7 +11,7 @@ import msgspec
 
 BEAT: Final = b"event: beat\ndata: {}\n\n"
 """What a stream says when a scene was made again: all is as it was."""
-HERE: Final = b"event: here\ndata: {}\n\n"
+HERE_EVENT: Final = b"event: here\ndata: {}\n\n"
 """What a stream says that said nothing for long: it is there, and what it told may be old."""
 
 

@@ -5,5 +5,5 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-PAGE: Final = Path(__file__).parent / "page"
+PAGE_FOLDER: Final = Path(__file__).parent / "page"
 """The folder with them."""

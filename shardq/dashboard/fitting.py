@@ -8,7 +8,7 @@ from typing import Any, Final
 from shardq.dashboard.channel import MAX_SCENE
 from shardq.dashboard.encoding import encoded
 
-PART: Final = 0.8
+KEPT_SHARE: Final = 0.8
 """The part of the largest list that is kept when a scene is too large. It takes a few rounds at most."""
 
 
@@ -23,6 +23,6 @@ def fitted(scene: dict[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
         rows, more = scene[name], lists[name]
         if not rows:
             break
-        kept = rows[: int(PART * len(rows))]
+        kept = rows[: int(KEPT_SHARE * len(rows))]
         scene = {**scene, name: kept, more: scene[more] + len(rows) - len(kept)}
     return scene

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shardq.dashboard.login import Login
 from shardq.dashboard.origin import foreign, host_of, is_loopback, path_of
 from shardq.dashboard.people import ANYBODY, Auth, Person, Role
-from shardq.dashboard.refusal_log import Refusals
+from shardq.dashboard.refusal_log import RefusalLog
 from shardq.errors import ClosedError
 
 PATIENCE: Final = 10.0
@@ -33,12 +33,12 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 """What each answer says to the browser."""
-OF_ALL: Final = frozenset({"/login", "/logout"})
+OPEN_PATHS: Final = frozenset({"/login", "/logout"})
 """What everybody may POST."""
 
 FAILED: Final = "This failed. The log of the page's process says why."
 ENDED: Final = "The page has ended: its process closed its client of Redis. Try again when it was started again."
-ELSEWHERE: Final = "The page began in another process or event loop, and cannot go on in this one: start it again."
+OTHER_PROCESS: Final = "The page began in another process or event loop, and cannot go on in this one: start it again."
 
 log = logging.getLogger("shardq.dashboard")
 
@@ -46,7 +46,7 @@ log = logging.getLogger("shardq.dashboard")
 class Guard:
     """Lets through to *inner* what may come there, with `request.state.person`."""
 
-    def __init__(self, inner: ASGIApp, *, auth: Auth | None, host_names: Iterable[str], refusals: Refusals) -> None:
+    def __init__(self, inner: ASGIApp, *, auth: Auth | None, host_names: Iterable[str], refusals: RefusalLog) -> None:
         self._inner, self._auth, self._refusals = inner, auth, refusals
         self._login = auth if isinstance(auth, Login) else None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
@@ -79,12 +79,12 @@ class Guard:
         except ClosedError:
             log.exception("the page has ended, and is asked: %s %r", scope["method"], scope["path"][:200])
             if not has_begun:
-                text = ENDED if here == self._home else ELSEWHERE
+                text = ENDED if here == self._home else OTHER_PROCESS
                 await JSONResponse({"text": text}, 503)(scope, receive, with_headers)
         except Exception:  # what it says may name hosts, or quote what somebody sent
             log.exception("a request of the page failed: %s %r", scope["method"], scope["path"][:200])
             if not has_begun:
-                text, status = (FAILED, 500) if here == self._home else (ELSEWHERE, 503)
+                text, status = (FAILED, 500) if here == self._home else (OTHER_PROCESS, 503)
                 await JSONResponse({"text": text}, status)(scope, receive, with_headers)
 
     async def _refusal(self, request: Request) -> Response | None:
@@ -98,7 +98,7 @@ class Guard:
             return None
         if person is None:
             return self._stranger(request)
-        if request.method not in ("GET", "HEAD") and person.role < Role.ACT and path_of(request) not in OF_ALL:
+        if request.method not in ("GET", "HEAD") and person.role < Role.ACT and path_of(request) not in OPEN_PATHS:
             return self._refused(request, HTTPStatus.FORBIDDEN, "the role view changes nothing", person.name)
         return None
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from shardq.clock import Clock
 
-AT_ONCE: Final = 10
+MAX_GUESSES: Final = 10
 """Wrong tokens that an address may show one after the other."""
-PAUSE: Final = 2.0
+PAUSE_SECONDS: Final = 2.0
 """Seconds after which it may show another one."""
 MAX_ADDRESSES: Final = 10_000
 """Addresses that are remembered: those that guessed last."""
@@ -27,12 +27,12 @@ class Guesses:
     def wait(self, address: str) -> float:
         """Return in how many seconds that address may show a token; 0: now."""
         left = self._free_at.get(place_of(address), 0.0) - self._clock.monotonic()
-        return max(0.0, left - (AT_ONCE - 1) * PAUSE)
+        return max(0.0, left - (MAX_GUESSES - 1) * PAUSE_SECONDS)
 
     def note(self, address: str) -> None:
         """Count a wrong token."""
         now, place = self._clock.monotonic(), place_of(address)
-        self._free_at[place] = max(self._free_at.pop(place, 0.0), now) + PAUSE
+        self._free_at[place] = max(self._free_at.pop(place, 0.0), now) + PAUSE_SECONDS
         while len(self._free_at) > MAX_ADDRESSES:
             self._free_at.popitem(last=False)
 

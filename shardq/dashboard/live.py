@@ -9,29 +9,29 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from shardq.dashboard.channel import AWAY, Channel
-from shardq.dashboard.encoding import BEAT, HERE, encoded, event
-from shardq.dashboard.pulse import Pulse
-from shardq.dashboard.scene import Asked, Scene
-from shardq.dashboard.source import Source
+from shardq.dashboard.channel import REDIS_AWAY, Channel
+from shardq.dashboard.encoding import BEAT, HERE_EVENT, encoded, event
+from shardq.dashboard.pulse import RedisPulse
+from shardq.dashboard.scene import AskedScene, Scene
+from shardq.dashboard.source import SceneSource
 
 MAX_STREAMS: Final = 200
 """Streams at a time."""
-MAX_OF_ONE: Final = 10
+MAX_STREAMS_A_PERSON: Final = 10
 """Streams of one person at a time."""
 SILENCE: Final = 15.0
 """Seconds after which a stream that said nothing says that it is there."""
-LONGEST: Final = 600.0
+MAX_STREAM_SECONDS: Final = 600.0
 """Seconds after which a stream ends. The browser comes again, and is asked again who it is."""
 RETRY: Final = b"retry: 1000\n\n"
 """Milliseconds after which a browser comes again when its stream ends."""
 
 log = logging.getLogger("shardq.dashboard")
 Events: TypeAlias = AsyncGenerator[bytes, None]
-Side: TypeAlias = Callable[[Source], Awaitable[Mapping[str, Any]]]
+Side: TypeAlias = Callable[[SceneSource], Awaitable[Mapping[str, Any]]]
 _Key: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 """The key of a channel: the name of its scene, the parts of its address, and its query, sorted."""
-SIDE: Final[_Key] = ("side", (), ())
+SIDE_CHANNEL: Final[_Key] = ("side", (), ())
 """The key of the channel of the side bar, which is shown beside each scene."""
 
 
@@ -42,13 +42,13 @@ class TooMany(Exception):
 class Live:
     """The streams of one page."""
 
-    def __init__(self, source: Source, side: Side) -> None:
+    def __init__(self, source: SceneSource, side: Side) -> None:
         self._source, self._clock = source, source.client.clock
         self._side = side
         self._channels: dict[_Key, Channel] = {}
         self._of_one: dict[str, int] = {}
         self._news = asyncio.Event()
-        self._pulse = Pulse(source.client, self._beaten)
+        self._pulse = RedisPulse(source.client, self._beaten)
         self._beating: asyncio.Task[None] | None = None
         self.streams = 0
         self._closed = False
@@ -78,8 +78,8 @@ class Live:
         """Take the place of one stream of *who*, and return what gives it back. TooMany if there is none."""
         if self._closed or self.streams >= MAX_STREAMS:
             raise TooMany(f"{MAX_STREAMS} pages are open, as many as may be: close one.")
-        if self._of_one.get(who, 0) >= MAX_OF_ONE:
-            raise TooMany(f"You have {MAX_OF_ONE} pages open, as many as one may have: close one.")
+        if self._of_one.get(who, 0) >= MAX_STREAMS_A_PERSON:
+            raise TooMany(f"You have {MAX_STREAMS_A_PERSON} pages open, as many as one may have: close one.")
         self.streams += 1
         self._of_one[who] = self._of_one.get(who, 0) + 1
         return partial(self._leave, who)
@@ -90,22 +90,22 @@ class Live:
         if not self._of_one[who]:
             del self._of_one[who]
 
-    async def events(self, name: str, scene: Scene, asked: Asked, you: Mapping[str, Any]) -> Events:
+    async def events(self, name: str, scene: Scene, asked: AskedScene, you: Mapping[str, Any]) -> Events:
         """Return what somebody is told who looks at a scene, until LONGEST is over. *you* is told beside the side."""
         key: _Key = (name, asked.parts, tuple(sorted(asked.query.items())))
-        until = self._clock.monotonic() + LONGEST
+        until = self._clock.monotonic() + MAX_STREAM_SECONDS
         yield RETRY
         with (
             self._look(key, "scene", lambda: scene(self._source, asked)) as channel,
-            self._look(SIDE, "side", lambda: self._side(self._source)) as beside,
+            self._look(SIDE_CHANNEL, "side", lambda: self._side(self._source)) as beside,
         ):
-            told = _Told(encoded(you)[:-1])
+            told = _StreamTold(encoded(you)[:-1])
             while not self._closed and self._clock.monotonic() < until and channel.is_made and beside.is_made:
                 news = self._news
                 for each in told.new(channel, beside, self._pulse.away_since):
                     yield each
                 if news is self._news and not await _waited(news, SILENCE):
-                    yield HERE
+                    yield HERE_EVENT
 
     @contextmanager
     def _look(self, key: _Key, kind: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> Iterator[Channel]:
@@ -154,7 +154,7 @@ def _shows(key: _Key, queue: str) -> bool:
     return not parts or parts[0] == queue
 
 
-class _Told:
+class _StreamTold:
     """What one stream has told, and what is new since. What was between is skipped."""
 
     def __init__(self, mine: bytes) -> None:
@@ -167,7 +167,7 @@ class _Told:
         if away != self._away:
             self._away = away
             if away is not None:
-                yield event("away", encoded({"text": AWAY, "since": away}))
+                yield event("away", encoded({"text": REDIS_AWAY, "since": away}))
             else:
                 self._scene = 0  # what was shown before is shown again, as that of now
         news = beside.news

@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute, Route
 from shardq.bearer import digest_of
 from shardq.clock import Clock
 from shardq.dashboard.bodies import TooLarge, body_of
-from shardq.dashboard.files import PAGE
+from shardq.dashboard.files import PAGE_FOLDER
 from shardq.dashboard.guesses import Guesses
 from shardq.dashboard.origin import address_of, host_of, is_loopback, path_of, port_of, prefix_of
 from shardq.dashboard.people import PeopleFile, Person
-from shardq.dashboard.refusal_log import Refusals
+from shardq.dashboard.refusal_log import RefusalLog
 from shardq.dashboard.sessions import MAX_AGE, Sessions
 
 MAX_BODY: Final = 4096
@@ -31,7 +31,7 @@ OPEN: Final = frozenset({"/login", "/me", "/css/page.css", "/js/login.js", "/ico
 class Login:
     """Knows people by a cookie, which they got for their token in the file of *people*."""
 
-    def __init__(self, people: Path, clock: Clock, refusals: Refusals) -> None:
+    def __init__(self, people: Path, clock: Clock, refusals: RefusalLog) -> None:
         self._file = PeopleFile(people)
         self._clock, self._refusals = clock, refusals
         self._sessions, self._guesses = Sessions(clock), Guesses(clock)
@@ -63,7 +63,7 @@ class Login:
         ]
 
     async def _form(self, request: Request) -> Response:
-        return FileResponse(PAGE / "login.html")
+        return FileResponse(PAGE_FOLDER / "login.html")
 
     async def _begin(self, request: Request) -> Response:
         wait = math.ceil(self._guesses.wait(address_of(request)))

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from shardq.arguments import check_name
-from shardq.dashboard.scene import Asked, NotThere
+from shardq.dashboard.scene import AskedScene, NotThere
 from shardq.errors import ConfigError
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Bold, Parts
@@ -74,7 +74,7 @@ def here(queue: str, rest: str = "") -> str:
     return f"#/q/{quote(queue, safe='')}{rest}"
 
 
-def queue_in(asked: Asked) -> str:
+def queue_in(asked: AskedScene) -> str:
     """Return the queue that a screen is asked for. NotThere if it names none, or more than that."""
     if len(asked.parts) != 1:
         raise NotThere("There is no such screen.")
@@ -84,11 +84,11 @@ def queue_in(asked: Asked) -> str:
         raise NotThere(f"There is no queue {name_of(asked.parts[0])}.") from None
 
 
-def two_in(asked: Asked) -> tuple[str, str]:
+def two_in(asked: AskedScene) -> tuple[str, str]:
     """Return the queue that a screen is asked for, and what is in it. NotThere if it does not name both."""
     if len(asked.parts) != 2:
         raise NotThere("There is no such screen.")
-    return queue_in(Asked(asked.parts[:1])), asked.parts[1]
+    return queue_in(AskedScene(asked.parts[:1])), asked.parts[1]
 
 
 def cut(text: str, most: int) -> str:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 HEADER: Final = "x-shardq"
 """What a script of the page sends with each POST, and a form of another site cannot."""
 
-OTHERS: Final = frozenset({"cross-site", "same-site"})
+OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
 """How a browser calls pages of others: `same-site` are those on another port, or another name of one domain."""
 
 
@@ -61,7 +61,7 @@ def foreign(request: Request) -> tuple[HTTPStatus, str] | None:
     sent = request.headers
     if request.method in ("GET", "HEAD"):
         # Its answer could not be read there, but it would take a stream. A link to the page is no such request.
-        is_other = sent.get("sec-fetch-site") in OTHERS and sent.get("sec-fetch-mode") != "navigate"
+        is_other = sent.get("sec-fetch-site") in OTHER_SITES and sent.get("sec-fetch-mode") != "navigate"
         return (HTTPStatus.FORBIDDEN, "another site asks") if is_other else None
     if HEADER not in sent:
         return HTTPStatus.FORBIDDEN, f"it lacks the header {HEADER}"

@@ -7,9 +7,9 @@ from typing import Final
 
 from shardq.clock import Clock
 
-AT_ONCE: Final = 60
+MAX_SCREENS: Final = 60
 """Screens that one may open one after the other."""
-PAUSE: Final = 0.1
+PAUSE_SECONDS: Final = 0.1
 """Seconds after which one may open another one."""
 MAX_PEOPLE: Final = 10_000
 """People who are remembered: those who asked last."""
@@ -19,7 +19,7 @@ class Hasty(Exception):
     """Somebody asks too fast. The text is for the person."""
 
 
-class Pace:
+class ScreenPace:
     """How many screens each person has opened lately. They are forgotten one by one."""
 
     def __init__(self, clock: Clock) -> None:
@@ -32,8 +32,8 @@ class Pace:
         now = self._clock.monotonic()
         free_at = max(self._free_at.pop(who, 0.0), now)
         self._free_at[who] = free_at
-        if free_at - now > (AT_ONCE - 1) * PAUSE:
+        if free_at - now > (MAX_SCREENS - 1) * PAUSE_SECONDS:
             raise Hasty("You open screens too fast: wait a second.")
-        self._free_at[who] = free_at + PAUSE
+        self._free_at[who] = free_at + PAUSE_SECONDS
         while len(self._free_at) > MAX_PEOPLE:
             self._free_at.popitem(last=False)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardq.dashboard.numbers import allowed, of_queue
-from shardq.dashboard.source import FRESH, Source
+from shardq.dashboard.source import FRESH_SECONDS, SceneSource
 from shardq.model.partitions import Partition
 from shardq.partitions.listed import listed
 
 
-async def partitions(source: Source, queue: str) -> list[dict[str, Any]]:
+async def partitions(source: SceneSource, queue: str) -> list[dict[str, Any]]:
     """Return where each partition of a queue is, and what it has; [] of a queue that has no others.
 
     One that is `draining` is written to no more, and goes away once it is empty. One that does not answer is `silent`,
@@ -24,7 +24,7 @@ async def partitions(source: Source, queue: str) -> list[dict[str, Any]]:
     async def ask() -> Sequence[Partition]:
         return await client.run(listed(state, client.state_of_part))
 
-    found = await allowed(of_queue(source, "partitions", queue, ask, FRESH))
+    found = await allowed(of_queue(source, "partitions", queue, ask, FRESH_SECONDS))
     return [] if found is None or len(found) < 2 else [row_of(each) for each in found]
 
 

@@ -13,7 +13,7 @@ from shardq.protocol.beats import percentile
 MINUTE: Final = 60
 MINUTES: Final = 30
 """Minutes that are shown."""
-TOGETHER: Final = 300.0
+DEPLOY_SECONDS: Final = 300.0
 """Seconds within which workers begin that begin together, as in a deploy."""
 MAX_MARKS: Final = 3
 """Times at which workers began that are marked: the last ones."""
@@ -51,7 +51,7 @@ def _marks(working: Sequence[WorkerStatus], start: float) -> list[dict[str, Any]
     began = sorted(each.started for each in working if each.started >= start)
     groups: list[list[float]] = []
     for at in began:
-        if groups and at - groups[-1][0] <= TOGETHER:
+        if groups and at - groups[-1][0] <= DEPLOY_SECONDS:
             groups[-1].append(at)
         else:
             groups.append([at])

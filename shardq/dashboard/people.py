@@ -54,7 +54,7 @@ Auth: TypeAlias = Callable[[Request], Person | Awaitable[Person | None] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PersonEntry:
     """A person of a file, with the digests of their tokens, which hold until they expire (seconds of the epoch)."""
 
     person: Person
@@ -65,11 +65,11 @@ class Entry:
 class People:
     """The people of one file."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[PersonEntry]) -> None:
         self.entries = {each.person.name: each for each in entries}
         self._digests = [(digest, each) for each in entries for digest in each.digests]
 
-    def find(self, secret: str) -> Entry | None:
+    def find(self, secret: str) -> PersonEntry | None:
         """Return whose token *secret* is. The time tells nothing of which one is nearly right."""
         return holder(secret, self._digests)
 
@@ -89,7 +89,7 @@ class People:
         return cls(entries)
 
 
-def _entry(where: str, table: Any) -> Entry:
+def _entry(where: str, table: Any) -> PersonEntry:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
     if unknown := sorted(set(table) - _FIELDS):
@@ -101,7 +101,7 @@ def _entry(where: str, table: Any) -> Entry:
     if role not in ROLES:
         raise ConfigError(f"{where} needs a role: {', '.join(ROLES[:-1])} or {ROLES[-1]}")
     found = digests(f"{where} needs sha256", table.get("sha256"))
-    return Entry(Person(name, Role[str(role).upper()]), found, expiry(where, table.get("expires")))
+    return PersonEntry(Person(name, Role[str(role).upper()]), found, expiry(where, table.get("expires")))
 
 
 class PeopleFile:

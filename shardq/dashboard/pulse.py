@@ -20,7 +20,7 @@ PATIENCE: Final = 2.0
 log = logging.getLogger("shardq.dashboard")
 
 
-class Pulse:
+class RedisPulse:
     """Since when Redis does not answer: `away_since`, in seconds of the epoch; None while it does."""
 
     def __init__(self, client: AsyncClient, changed: Callable[[], None]) -> None:

@@ -6,21 +6,21 @@ from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.marked import spelled
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.model.wording import share, size
 from shardq.ops.queue.retry import ask
 from shardq.outlook.sentence import At, Parts
 
-FRESH: Final = 10.0
+FRESH_SECONDS: Final = 10.0
 """Seconds for which that is fresh."""
-FULL: Final = {
+MEMORY_POLICIES: Final = {
     "noeviction": "when it is full, writes fail and nothing is lost",
     "": "nobody knows what happens when it is full",
 }
 """What happens when the memory is full, by its policy; by any other policy keys are lost."""
 
 
-async def server_rows(source: Source, queue: str, now: float) -> list[list[Any]]:
+async def server_rows(source: SceneSource, queue: str, now: float) -> list[list[Any]]:
     """Return what is told of the node that has this queue: a name and a text. [] where it does not tell."""
     client = source.client
     state = client.queue(queue, create=False).state
@@ -29,7 +29,7 @@ async def server_rows(source: Source, queue: str, now: float) -> list[list[Any]]
         found = await client.run(ask(state, "INFO", "server", "memory", "persistence", key=state.keys.meta))
         return found if isinstance(found, bytes) else b""
 
-    found = await numbers.allowed(source.shared(("server",), info, fresh=FRESH))
+    found = await numbers.allowed(source.shared(("server",), info, fresh=FRESH_SECONDS))
     return _rows(fields_of(found or b""), now)
 
 
@@ -60,7 +60,7 @@ def _memory(info: dict[str, str]) -> str:
     used, limit, policy = _number(info, "used_memory"), _number(info, "maxmemory"), info.get("maxmemory_policy", "")
     if not limit:
         return f"{size(used)}, without a limit: set maxmemory"
-    full = FULL.get(policy, "when it is full, it drops keys: messages are lost")
+    full = MEMORY_POLICIES.get(policy, "when it is full, it drops keys: messages are lost")
     return f"{share(used / limit)} of {size(limit)}, {policy or 'unknown policy'}: {full}"
 
 

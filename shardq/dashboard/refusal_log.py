@@ -20,7 +20,7 @@ MAX_SHOWN: Final = 200
 log = logging.getLogger("shardq.dashboard")
 
 
-class Refusals:
+class RefusalLog:
     """Writes at most 30 lines a minute, and how many it left out then."""
 
     def __init__(self, clock: Clock) -> None:

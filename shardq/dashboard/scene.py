@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 
 
 class NotThere(Exception):
@@ -14,12 +14,12 @@ class NotThere(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedScene:
     """What a person looks at: `parts` name it (queue, shard key, message id), `query` says how (order, search)."""
 
     parts: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)
 
 
-Scene: TypeAlias = Callable[[Source, Asked], Awaitable[dict[str, Any]]]
+Scene: TypeAlias = Callable[[SceneSource, AskedScene], Awaitable[dict[str, Any]]]
 """Returns what a screen shows, ready for JSON. Raises NotThere."""

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 
 from shardq.arguments import shown
 from shardq.client import AsyncClient
-from shardq.dashboard.crowd import ANY, Crowd
+from shardq.dashboard.crowd import ANY_PROXY, Browsers
 from shardq.errors import ClosedError, ConfigError
 from shardq.sockets import UNIX, address_of, check_address, listeners
 
@@ -33,9 +33,9 @@ LEAVING: Final = 30.0
 """Seconds in which the thread that serves has to end, once it was told."""
 BACKLOG: Final = 64
 """Connections that wait to be accepted. Where no more can be opened, asyncio tries each, and tells of each."""
-SELDOM: Final = 60.0
+LOG_INTERVAL: Final = 60.0
 """Seconds between two lines of the log that say so."""
-FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+FULL_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """How a system answers that opens no more connections."""
 
 log = logging.getLogger("shardq.dashboard")
@@ -74,11 +74,13 @@ def _check_proxy(address: str) -> None:
     try:
         ipaddress.ip_network(address, strict=False)
     except ValueError:
-        if address != ANY:
-            raise ConfigError(f"a proxy is an IP address, or {ANY} for any neighbour, not {shown(address)}") from None
+        if address != ANY_PROXY:
+            raise ConfigError(
+                f"a proxy is an IP address, or {ANY_PROXY} for any neighbour, not {shown(address)}"
+            ) from None
 
 
-class Complaints:
+class ServingComplaints:
     """Tells the log once a minute that no more connections can be opened. All else goes the usual way of a loop."""
 
     def __init__(self) -> None:
@@ -87,14 +89,14 @@ class Complaints:
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take what the loop complains of."""
         error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno not in FULL:
+        if not isinstance(error, OSError) or error.errno not in FULL_ERRORS:
             loop.default_exception_handler(context)
         elif loop.time() >= self._next_line:
-            self._next_line = loop.time() + SELDOM
+            self._next_line = loop.time() + LOG_INTERVAL
             log.warning("no more browsers can connect: %s (see ulimit -n)", error.strerror)
 
 
-class Loop(asyncio.SelectorEventLoop):
+class ServingLoop(asyncio.SelectorEventLoop):
     """A loop on which nobody holds a connection open by saying nothing of TLS: asyncio waits for a minute."""
 
     async def create_server(self, *args: Any, **named: Any) -> asyncio.Server:
@@ -156,7 +158,7 @@ class PageServer:
 
     def _run(self, ready: SimpleQueue[BaseException | None]) -> None:
         try:
-            with asyncio.Runner(loop_factory=Loop) as runner:
+            with asyncio.Runner(loop_factory=ServingLoop) as runner:
                 runner.run(self._serve(ready))
         except BaseException as error:  # whatever ends the thread: who waits for it is told
             log.debug("the page is not served any more", exc_info=error)
@@ -165,10 +167,10 @@ class PageServer:
 
     async def _serve(self, ready: SimpleQueue[BaseException | None]) -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(Complaints())
+        loop.set_exception_handler(ServingComplaints())
         async with self._connect() as client:
             page = self._make(client)
-            crowd = Crowd(self._settings.proxies)
+            crowd = Browsers(self._settings.proxies)
             server = uvicorn.Server(self._config(page, crowd))
 
             def end() -> None:
@@ -191,7 +193,7 @@ class PageServer:
                 if handles is not None:
                     await handles.close()
 
-    def _config(self, page: Starlette, crowd: Crowd) -> uvicorn.Config:
+    def _config(self, page: Starlette, crowd: Browsers) -> uvicorn.Config:
         settings = self._settings
         try:
             config = uvicorn.Config(

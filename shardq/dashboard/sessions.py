@@ -13,7 +13,7 @@ MAX_AGE: Final = 12 * 3600.0
 """Seconds from a login until one has to log in again."""
 MAX_SESSIONS: Final = 1000
 """Sessions of all; the oldest ends if there are more."""
-MAX_OF_ONE: Final = 20
+MAX_SESSIONS_A_PERSON: Final = 20
 """Sessions of one person; the oldest ends if there are more."""
 
 
@@ -36,7 +36,7 @@ class Sessions:
         """Return the key of a new session."""
         key = secrets.token_urlsafe(32)
         mine = [each for each, session in self._by_hash.items() if session.name == name]
-        for each in mine[: max(0, len(mine) - MAX_OF_ONE + 1)]:
+        for each in mine[: max(0, len(mine) - MAX_SESSIONS_A_PERSON + 1)]:
             del self._by_hash[each]
         while len(self._by_hash) >= MAX_SESSIONS:
             self._by_hash.popitem(last=False)

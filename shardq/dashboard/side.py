@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardq.dashboard import numbers
-from shardq.dashboard.numbers import Look
-from shardq.dashboard.source import Source
+from shardq.dashboard.numbers import NumbersLook
+from shardq.dashboard.source import SceneSource
 from shardq.model import QueueStats
 from shardq.model.verdict import Verdict
 from shardq.outlook.failing import kind_of
@@ -28,7 +28,7 @@ def tone(verdict: Verdict | None) -> str:
     return TONES.get(verdict.kind, verdict.severity)
 
 
-async def side(source: Source) -> dict[str, Any]:
+async def side(source: SceneSource) -> dict[str, Any]:
     """Return the queues with how they are, and how many workers and schedules there are."""
     names = await numbers.queues(source)
     found = await numbers.looks(source, names)
@@ -43,7 +43,7 @@ async def side(source: Source) -> dict[str, Any]:
     }
 
 
-def _listed(name: str, found: Mapping[str, Look | None]) -> QueueLook:
+def _listed(name: str, found: Mapping[str, NumbersLook | None]) -> QueueLook:
     if name not in found:
         return QueueLook(name, MISSING)
     look = found[name]
@@ -55,7 +55,7 @@ def _row(look: QueueLook, counts: Mapping[str, int]) -> dict[str, Any]:
     return {"name": look.name, "tone": "bad" if look.is_missing else tone(look.verdict), "waiting": waiting, **counts}
 
 
-def _counts(look: Look | None) -> dict[str, int]:
+def _counts(look: NumbersLook | None) -> dict[str, int]:
     """Return how many tenants wait in a queue, and how many kinds of failures it knows: from what is asked anyway."""
     if look is None:
         return {}

@@ -13,17 +13,17 @@ from shardq.client import AsyncClient, AsyncQueue
 from shardq.model import ActionStatus
 
 T = TypeVar("T")
-FRESH: Final = 2.0
+FRESH_SECONDS: Final = 2.0
 """Seconds for which an answer counts as that of now, unless a scene says otherwise."""
-REST: Final = 50.0
-"""An answer counts as fresh for at least so many times what it took."""
-LONGEST_REST: Final = 300.0
+REST_FACTOR: Final = 50.0
+"""As many times what it took an answer counts as fresh, at least."""
+MAX_REST: Final = 300.0
 """Seconds for which an answer counts as fresh at most because of what it took."""
 FAILED: Final = 1.0
 """Seconds for which all who ask get the error of a question that failed."""
 MAX_ANSWERS: Final = 4000
 """Answers that are kept: those that were asked for last. Of each of 500 queues, an overview and its side ask three."""
-KEPT: Final = 60.0
+KEPT_SECONDS: Final = 60.0
 """Seconds for which an answer is kept that nobody asks for, and that is not fresh any more."""
 MAX_KEPT: Final = 1000
 """Queues that are kept, some 8 kB each: those that were asked about last. An overview looks at 500."""
@@ -50,7 +50,7 @@ class _Answer:
         if not self.failed:
             self.took = self.ended - self.begun
 
-    def is_fresh(self, seconds: float, longest: float = LONGEST_REST) -> bool:
+    def is_fresh(self, seconds: float, longest: float = MAX_REST) -> bool:
         """Whether this stands for now, if an answer may be so many *seconds* old, and *longest* if it took long.
 
         Of it and the answer before the one that took less tells: one hiccup says nothing of what a question costs.
@@ -61,12 +61,12 @@ class _Answer:
         now = self._now()
         if self.failed or self.ended == math.inf:  # its callback comes in this turn of the loop
             return now - min(self.ended, now) < FAILED and not self.task.cancelled()
-        if now - self.ended < min(REST * min(self.took, self._before), longest):
+        if now - self.ended < min(REST_FACTOR * min(self.took, self._before), longest):
             return True
         return now - self.begun < seconds and not self.is_outdated
 
 
-class Source:
+class SceneSource:
     """Answers of Redis, shared among all who look. For one event loop."""
 
     def __init__(self, client: AsyncClient, *, payloads: bool = False, declared: Path | None = None) -> None:
@@ -93,8 +93,8 @@ class Source:
         question: Hashable,
         ask: Callable[[], Awaitable[T]],
         *,
-        fresh: float = FRESH,
-        longest: float = LONGEST_REST,
+        fresh: float = FRESH_SECONDS,
+        longest: float = MAX_REST,
     ) -> T:
         """Return the answer of *ask* to this *question*, which may be *fresh* seconds old.
 
@@ -108,7 +108,7 @@ class Source:
         found: T = await asyncio.shield(answer.task)
         return found
 
-    def is_fresh(self, question: Hashable, fresh: float, longest: float = LONGEST_REST) -> bool:
+    def is_fresh(self, question: Hashable, fresh: float, longest: float = MAX_REST) -> bool:
         """Whether `shared` would return the last answer to this question, without a word to Redis."""
         answer = self._answers.get(question)
         if answer is None or not answer.task.done() or answer.failed or not answer.is_fresh(fresh, longest):
@@ -153,7 +153,7 @@ class Source:
         """Drop what nobody asked for in a while, and make room for one more."""
         while self._answers:
             question, oldest = next(iter(self._answers.items()))
-            if len(self._answers) < MAX_ANSWERS and (not oldest.task.done() or oldest.is_fresh(KEPT)):
+            if len(self._answers) < MAX_ANSWERS and (not oldest.task.done() or oldest.is_fresh(KEPT_SECONDS)):
                 break
             del self._answers[question]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from shardq.client import AsyncQueue
-from shardq.dashboard.source import FRESH, Source
+from shardq.dashboard.source import FRESH_SECONDS, SceneSource
 from shardq.model import JournalPage
 from shardq.model.event import Event
 from shardq.model.message import MessageId
 from shardq.ops.inspect.journal import journal
-from shardq.outlook.story import ENDS
+from shardq.outlook.story import LAST_KINDS
 from shardq.partitions.over import of_message
 from shardq.protocol.ids import split
 
-PAGE: Final = 1000
+EVENTS_A_PAGE: Final = 1000
 PAGES: Final = 5
 """Pages of events that one look at a message reads: the next look goes on where this one ended."""
-SLACK: Final = 5.0
+CLOCK_SLACK: Final = 5.0
 """Seconds before the write from which on its journal is read, since clocks are set."""
 MAX_STEPS: Final = 40
 """Looks that a search for the time of the write takes at most."""
@@ -50,14 +50,14 @@ class Story:
         if self._position is None:
             self._position = await self._begin()
         for _ in range(PAGES):
-            page = await self._page(PAGE, self._position)
+            page = await self._page(EVENTS_A_PAGE, self._position)
             if page.queue_id != self._life:  # the queue was deleted and made anew, with another journal
                 self._life = page.queue_id
                 self.events.clear()
             self.events += [each for each in page.events if each.message_id == self._inner]
             del self.events[MAX_EVENTS:]
             self._position = page.position
-            is_over = page.position >= page.latest or (self.events and self.events[-1].kind in ENDS)
+            is_over = page.position >= page.latest or (self.events and self.events[-1].kind in LAST_KINDS)
             self.looked_until = None if is_over or not page.events else page.events[-1].time
             if is_over:
                 break
@@ -76,10 +76,10 @@ class Story:
             self.is_kept = bool((await self._queue.settings()).journal)
             return first.latest
         oldest = first.events[0]
-        since = self._written - SLACK
+        since = self._written - CLOCK_SLACK
         low, high = oldest.number - 1, first.latest
         for _ in range(MAX_STEPS):
-            if high - low <= PAGE:
+            if high - low <= EVENTS_A_PAGE:
                 break
             middle = (low + high) // 2
             events = (await self._page(1, middle)).events
@@ -90,7 +90,7 @@ class Story:
         return low
 
 
-async def story(source: Source, queue: str, message_id: str) -> Story:
+async def story(source: SceneSource, queue: str, message_id: str) -> Story:
     """Return the events of a message that were found by now. Each call looks further, as long as somebody looks."""
     question = ("story", queue, message_id)
     known: Story | None = source.last(question)
@@ -98,4 +98,4 @@ async def story(source: Source, queue: str, message_id: str) -> Story:
     async def ask() -> Story:
         return await (known or Story(source.client.queue(queue, create=False), message_id)).go_on()
 
-    return await source.shared(question, ask, fresh=FRESH)
+    return await source.shared(question, ask, fresh=FRESH_SECONDS)

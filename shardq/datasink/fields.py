@@ -14,7 +14,7 @@ Field = tuple[int, int, int]
 """The number of a field, and from where to where its content goes."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}
-_LONGEST: Final = 10
+_MAX_VARINT: Final = 10
 """Bytes of a number."""
 
 
@@ -60,7 +60,7 @@ def _field(raw: bytes, at: int, end: int) -> Field:
 def _number(raw: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number that begins at *at*, and where it ends."""
     found = 0
-    for place, byte in enumerate(raw[at : min(at + _LONGEST, end)]):
+    for place, byte in enumerate(raw[at : min(at + _MAX_VARINT, end)]):
         found |= (byte & 127) << 7 * place
         if byte < 128:
             return found, at + place + 1

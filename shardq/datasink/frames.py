@@ -22,8 +22,8 @@ WINDOW_LOG: Final = 23
 """A frame may need a window of up to 2 ** 23 bytes (8 MiB), which is what every decoder must support (RFC 8878)."""
 
 
-WITHIN: Final = 512
-"""A frame is larger than its content by so many bytes at most, and a 256th of it: as zstd's own bound is, and more."""
+FRAME_BYTES: Final = 512
+"""Bytes by which a frame is larger than its content at most, and a 256th of it: as zstd's own bound is, and more."""
 
 
 class BadFrame(ShardqError):
@@ -75,7 +75,7 @@ def _info(frame: bytes, most: int) -> tuple[int, int]:
         raise BadFrame("the frame does not say its size")
     if info.decompressed_size > most:
         raise BadFrame(f"the frame says {info.decompressed_size:,} bytes, more than {most:,}")
-    if len(frame) > info.decompressed_size + info.decompressed_size // 256 + WITHIN:  # empty blocks take time, too
+    if len(frame) > info.decompressed_size + info.decompressed_size // 256 + FRAME_BYTES:  # empty blocks take time, too
         raise BadFrame(f"the frame has {len(frame):,} bytes for {info.decompressed_size:,}")
     return int(info.decompressed_size), int(info.dictionary_id)
 

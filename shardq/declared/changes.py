@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # the command line's help imports nothing that speaks to Redi
 AnyClient: TypeAlias = "Client | AsyncClient"
 AnyQueue: TypeAlias = "Queue | AsyncQueue"
 T = TypeVar("T")
-BATCH: Final = 400
-"""So many shard keys are changed by one call, since each call moves the queue's epoch, which its clients must learn."""
+SHARD_KEYS_A_CALL: Final = 400
+"""Shard keys that are changed by one call, since each call moves the queue's epoch, which its clients must learn."""
 
 
 class Change(NamedTuple):
@@ -175,10 +175,10 @@ def _assigned(queue: AnyQueue, what: str, declared: DeclaredQueue, stored: Assig
 
 
 def _batches(changed: Iterable[tuple[str | bytes, T]]) -> Iterator[dict[str | bytes, T]]:
-    """Return what changes in dicts of at most `BATCH` shard keys. Those that lose something come first, as given."""
+    """Return what changes in dicts of at most `SHARD_KEYS_A_CALL` shard keys. Those that lose something come first, as given."""
     pairs = list(changed)
-    for start in range(0, len(pairs), BATCH):
-        yield dict(pairs[start : start + BATCH])
+    for start in range(0, len(pairs), SHARD_KEYS_A_CALL):
+        yield dict(pairs[start : start + SHARD_KEYS_A_CALL])
 
 
 def named(limits: Limits | str) -> str:

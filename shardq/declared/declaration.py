@@ -13,7 +13,7 @@ from shardq.model import Limits, Plan, QueueConfig
 from shardq.model.limits import MAX_WEIGHT
 from shardq.model.settings import queue_config
 from shardq.ops.operate.assign import MAX_ASSIGNED
-from shardq.ops.operate.limits import MOST as MAX_LIMITED
+from shardq.ops.operate.limits import MAX_SHARD_KEYS as MAX_LIMITED
 from shardq.ops.operate.limits import check_plan
 from shardq.ops.operate.weights import MAX_WEIGHTED
 from shardq.protocol.keys import RouterKeys

@@ -21,7 +21,7 @@ from django.utils import timezone
 from shardq.client import Client, Queue
 from shardq.django.declared import Declared, declared_of
 from shardq.django.results import found_result, new_result
-from shardq.django.sent import Sent
+from shardq.django.sent import SentTask
 from shardq.django.settings import BackendSettings, retries_of
 from shardq.errors import ConfigError, MessageNotFound, QueueMissing
 from shardq.model.call import IS_NAME
@@ -30,10 +30,10 @@ from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.partitions.over import of_message
 from shardq.tasks.task import Retries
 
-MOST_ID: Final = 63
+MAX_ID: Final = 63
 """Characters of a result's id, as Django promises them to its users."""
-_IN_ID: Final = 30
-"""So many of them are no shard key and no queue: `ms-number-o.` with up to 10**12 messages, and a colon."""
+_MAX_NUMBER_CHARACTERS: Final = 30
+"""Characters of an id that are no shard key and no queue: `ms-number-o.` with up to 10**12 messages, and a colon."""
 _DIGEST: Final = 12
 
 _clients: dict[tuple[str, float], Client] = {}
@@ -139,7 +139,7 @@ class Backend(BaseTaskBackend):
 
         A long one is cut, with a digest at its end, since it may become a part of the result's id.
         """
-        room = MOST_ID - _IN_ID - len(task.queue_name)
+        room = MAX_ID - _MAX_NUMBER_CHARACTERS - len(task.queue_name)
         value = self._value_of_key(task, args, kwargs)
         key = str(task.module_path if value in (None, "") else value)
         if len(quote(key, safe="", errors="replace")) <= room and key.isprintable():  # a lone surrogate is not
@@ -156,7 +156,7 @@ class Backend(BaseTaskBackend):
         return dict(zip(parameters, args, strict=False)).get(name)
 
     def _write(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
-        sent = Sent.of(args, kwargs, task.run_after)
+        sent = SentTask.of(args, kwargs, task.run_after)
         delay = _delay(task)
         job = self.queue(task.queue_name).write(
             sent.call(task.module_path), shard_key=self.shard_key(task, sent.args, sent.kwargs), delay=delay

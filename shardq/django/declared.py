@@ -23,7 +23,7 @@ class Declared(msgspec.Struct, frozen=True):
     backoff: Backoff | None = None
 
 
-NOTHING: Final = Declared()
+NOTHING_DECLARED: Final = Declared()
 
 
 def options(
@@ -46,5 +46,5 @@ def options(
 
 def declared_of(function: Callable[..., Any]) -> Declared:
     """Return what a task's function was declared with."""
-    found = getattr(function, _ATTRIBUTE, NOTHING)
-    return found if isinstance(found, Declared) else NOTHING
+    found = getattr(function, _ATTRIBUTE, NOTHING_DECLARED)
+    return found if isinstance(found, Declared) else NOTHING_DECLARED

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from shardq.codec import Codecs
 from shardq.django.finding import find_error, known_task
-from shardq.django.record import FAILED, READY, RUNNING, SUCCESSFUL, Record, record_in
-from shardq.django.sent import Sent, call_in
+from shardq.django.record import FAILED, READY, RUNNING, SUCCESSFUL, ResultRecord, record_in
+from shardq.django.sent import SentTask, call_in
 from shardq.model import MessageId
 from shardq.protocol.ids import split
 from shardq.protocol.standing import Whole
@@ -56,12 +56,12 @@ def when(ms: int) -> datetime | None:
     return found if settings.USE_TZ else timezone.make_naive(found, timezone.get_default_timezone())
 
 
-def new_result(task: Task, message_id: str, queue: str, alias: str, sent: Sent) -> TaskResult:
+def new_result(task: Task, message_id: str, queue: str, alias: str, sent: SentTask) -> TaskResult:
     """Return the result of a call that was just written."""
-    return _result(task, message_id, queue, alias, Record(task.module_path, READY, sent))
+    return _result(task, message_id, queue, alias, ResultRecord(task.module_path, READY, sent))
 
 
-def running_result(task: Task, message_id: str, queue: str, alias: str, record: Record) -> TaskResult:
+def running_result(task: Task, message_id: str, queue: str, alias: str, record: ResultRecord) -> TaskResult:
     """Return the result of a call that a worker runs."""
     return _result(_as_sent(task, queue, alias, record.sent), message_id, queue, alias, record)
 
@@ -83,7 +83,7 @@ def found_result(whole: Whole, queue: str, alias: str, codecs: Codecs, modules: 
     return running_result(task, message_id, queue, alias, record)
 
 
-def _known(whole: Whole, codecs: Codecs) -> Record | None:
+def _known(whole: Whole, codecs: Codecs) -> ResultRecord | None:
     """What is known of a call: where its message is decides, since what is kept may be of an earlier attempt."""
     state, kept = whole.status.state, record_in(codecs, whole.kept)
     if state == "done":
@@ -94,13 +94,13 @@ def _known(whole: Whole, codecs: Codecs) -> Record | None:
     if called is None:
         return None
     path, sent = called
-    record = structs.replace(kept or Record(), path=path, sent=sent)
+    record = structs.replace(kept or ResultRecord(), path=path, sent=sent)
     if state == "dead":
         return record if record.status == FAILED else _died(record, whole)
     return structs.replace(record, status=_STATUS.get(state, READY), finished=0, value=None)
 
 
-def _died(record: Record, whole: Whole) -> Record:
+def _died(record: ResultRecord, whole: Whole) -> ResultRecord:
     """Of a dead letter whose worker could not say why it failed: it has died, or the task took too long."""
     ended = round((whole.status.since or whole.status.time) * 1000)
     errors = (*record.errors, (_DIED, f"{whole.status.reason}\n"))
@@ -116,7 +116,7 @@ def _why_none(whole: Whole, queue: str) -> str:
     return f"message {name} is no call of a Django task"
 
 
-def _as_sent(task: Task, queue: str, alias: str, sent: Sent | None) -> Task:
+def _as_sent(task: Task, queue: str, alias: str, sent: SentTask | None) -> Task:
     """The task as it was enqueued."""
     after = sent.run_after if sent else None
     if (task.queue_name, task.backend, task.run_after) == (queue, alias, after):
@@ -127,7 +127,7 @@ def _as_sent(task: Task, queue: str, alias: str, sent: Sent | None) -> Task:
         return task
 
 
-def _result(task: Task, message_id: str, queue: str, alias: str, record: Record) -> TaskResult:
+def _result(task: Task, message_id: str, queue: str, alias: str, record: ResultRecord) -> TaskResult:
     written = MessageId.parse(split(message_id)[0]).written_ms
     found = TaskResult(
         task=task,
@@ -154,7 +154,7 @@ def update(result: TaskResult, **values: Any) -> None:
         object.__setattr__(result, name, value)
 
 
-def show(result: TaskResult, record: Record) -> None:
+def show(result: TaskResult, record: ResultRecord) -> None:
     """Bring the result that a running task sees up to date."""
     fresh = _result(result.task, result.id.rpartition(":")[0], result.task.queue_name, result.backend, record)
     names = ("status", "errors", "started_at", "finished_at", "last_attempted_at", "worker_ids", "_return_value")

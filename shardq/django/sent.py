@@ -17,7 +17,7 @@ ARGUMENT: Final = "call"
 """The one argument of the message: the text of the JSON."""
 
 
-class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
+class SentTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """The arguments of a call, and when it may run at the earliest."""
 
     args: list[Any] = []
@@ -25,7 +25,7 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     run_after: datetime | None = None
 
     @classmethod
-    def of(cls, args: Any, kwargs: Any, run_after: datetime | None) -> Sent:
+    def of(cls, args: Any, kwargs: Any, run_after: datetime | None) -> SentTask:
         """Return a call as its worker will see it. TypeError or ValueError for what is not JSON, as Django says."""
         values = json.loads(json.dumps([as_json(list(args)), as_json(dict(kwargs))]))
         return cls(values[0], values[1], run_after)
@@ -54,15 +54,15 @@ def _check_keys(value: Any) -> None:
         _check_keys(each)
 
 
-def sent_in(text: Any) -> Sent | None:
+def sent_in(text: Any) -> SentTask | None:
     """Read the JSON of a call; None for anything else: others may write messages, too."""
     try:
-        return msgspec.convert(json.loads(text), Sent)
+        return msgspec.convert(json.loads(text), SentTask)
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def call_in(codecs: Codecs, tag: str, body: bytes) -> tuple[str, Sent] | None:
+def call_in(codecs: Codecs, tag: str, body: bytes) -> tuple[str, SentTask] | None:
     """Return the path of the task that a payload calls, and the call; None if it is none."""
     try:
         name, arguments = msgspec.convert(codecs.decode(tag, body), tuple[str, dict[str, Any]])

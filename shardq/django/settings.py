@@ -18,9 +18,9 @@ from shardq.tasks.task import Retries
 DEFAULT_URL: Final = "redis://localhost:6379"
 RESULT_TTL: Final = 86_400.0
 """Seconds for which results are kept, unless OPTIONS say otherwise."""
-MOST_NAME: Final = 20
+MAX_NAME: Final = 20
 """Characters of a queue's name: a result's id has it, and Django's ids have fewer than 64."""
-MOST_WEIGHT: Final = 1000
+MAX_TASK_WEIGHT: Final = 1000
 
 
 class OwnOptions(TypedDict, total=False):
@@ -76,7 +76,7 @@ class BackendSettings(msgspec.Struct, frozen=True):
         )
         for name in queues:
             more = dict(mapping(f"OPTIONS['queues'][{name!r}]", special.get(name, {}), "names to settings"))
-            found.weights[name] = whole(f"the weight of queue {name!r}", more.pop("weight", 1), 1, MOST_WEIGHT)
+            found.weights[name] = whole(f"the weight of queue {name!r}", more.pop("weight", 1), 1, MAX_TASK_WEIGHT)
             found.queues[name] = _checked(f"OPTIONS['queues'][{name!r}]", rest | more)
             found.name_of(name)
             found.check_retries(found.retries, name, "OPTIONS")
@@ -84,8 +84,8 @@ class BackendSettings(msgspec.Struct, frozen=True):
 
     def name_of(self, queue: str) -> str:
         """Return the name in Redis of one of Django's queues. ConfigError if it cannot have it."""
-        if len(queue) > MOST_NAME or ":" in queue:
-            raise ConfigError(f"queue {queue!r}: its name may have {MOST_NAME} characters at most, and no colon")
+        if len(queue) > MAX_NAME or ":" in queue:
+            raise ConfigError(f"queue {queue!r}: its name may have {MAX_NAME} characters at most, and no colon")
         return check_name(self.prefix + queue)
 
     def settings_of(self, queue: str) -> dict[str, Any]:

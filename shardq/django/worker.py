@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from shardq.client import AsyncDelivery, Delivery
 from shardq.django.backend import Backend
 from shardq.django.finding import find_task, load_tasks, loaded_tasks
-from shardq.django.record import FAILED, Record, kept_of, record_in
+from shardq.django.record import FAILED, ResultRecord, kept_of, record_in
 from shardq.django.results import running_result, show
-from shardq.django.sent import Sent, as_json, sent_in
+from shardq.django.sent import SentTask, as_json, sent_in
 from shardq.drivers import Target
 from shardq.errors import BackendError, ConfigError
 from shardq.model import DeliveryView
@@ -39,11 +39,11 @@ from shardq.tasks import Task as OwnTask
 from shardq.tasks import Tasks
 from shardq.tasks.finding import Finder, judged, name_in, tries_of
 from shardq.tasks.task import INTERRUPTED
-from shardq.worker.call import Call, CallOf, Environment
+from shardq.worker.call import CallOf, Environment, MessageCall
 from shardq.worker.crossing import Crossing
 from shardq.worker.guard import is_cancelled, raised_by
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, unfit
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 from shardq.worker.trouble import CALL_TIMEOUT
 
 log = logging.getLogger("shardq")
@@ -121,7 +121,7 @@ class DjangoTasks(Tasks[None]):
         raise ConfigError("Django's tasks run in one process, without run_in: plain ones run in its threads")
 
 
-class DjangoCall(Call):
+class DjangoCall(MessageCall):
     """Runs the task that a message calls. What is known of it is noted before and after."""
 
     name = None
@@ -142,7 +142,7 @@ class DjangoCall(Call):
         task = self._tasks.get(name_in(delivery)) if type(error) in INTERRUPTED else None
         return error if task is None else judged(task, error, delivery, with_text=True)
 
-    async def run(self, job: Job) -> object:
+    async def run(self, job: WorkerJob) -> object:
         """Run what *job* calls, and return what is kept as its result. Raise what the worker makes of an error."""
         delivery = self._crossing.face(cast("Delivery", job.delivery))
         adapted: Any = self._tasks.get(name_in(delivery))
@@ -188,16 +188,18 @@ class DjangoCall(Call):
         is_value = whole.kept is not None and whole.kept.kind == VALUE
         return None if is_value and tries_of(delivery) == 1 else whole.kept
 
-    def _before(self, delivery: AsyncDelivery, adapted: Adapted, sent: Sent, kept: KeptResult | None) -> Record:
+    def _before(
+        self, delivery: AsyncDelivery, adapted: Adapted, sent: SentTask, kept: KeptResult | None
+    ) -> ResultRecord:
         """Return what is known of earlier attempts. Reject if the last one failed for good, and did not come to it."""
         found = record_in(delivery.queue.client.codecs, kept)
         if found is None or found.path != adapted.name:
-            return Record(adapted.name, sent=sent)
+            return ResultRecord(adapted.name, sent=sent)
         if found.status == FAILED and tries_of(delivery) > 1:
             raise Reject(f"{found.errors[-1][0] if found.errors else 'it failed'}, as the delivery before noted")
         return replace(found, sent=sent)
 
-    async def _note(self, delivery: AsyncDelivery, record: Record) -> None:
+    async def _note(self, delivery: AsyncDelivery, record: ResultRecord) -> None:
         """Keep what is known so far. That is for those who ask: without it the task runs all the same."""
         queue = delivery.queue
         config = queue.state.config
@@ -220,8 +222,8 @@ class Attempt:
         backend: Backend,
         adapted: Adapted,
         delivery: AsyncDelivery,
-        sent: Sent,
-        record: Record,
+        sent: SentTask,
+        record: ResultRecord,
         result: TaskResult,
     ) -> None:
         self._sender, self._adapted, self._delivery = type(backend), adapted, delivery

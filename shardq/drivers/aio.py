@@ -11,11 +11,11 @@ import redis.asyncio as redis
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.async_link import LARGE, AsyncLink
+from shardq.drivers.async_link import LARGE_REQUEST_BYTES, AsyncLink
 from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.async_sharing import AsyncSharing
 from shardq.drivers.exchanges import Exchange, Exchanges, Pending, Together
-from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
+from shardq.drivers.failures import CONNECTION_ERRORS, Redirected, refusal, unconnected
 from shardq.drivers.permits import MIN_TRY, AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import AsyncPendingRead, Pumping
@@ -49,7 +49,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
 MAX_ROUTES = 4096
-"""So many routes are remembered."""
+"""Routes that are remembered."""
 
 GREETING_TIMEOUT = 10.0
 """Seconds in which a connection must be made, including AUTH and similar commands; the event loop may be busy."""
@@ -84,7 +84,7 @@ class AsyncDriver:
         self._links = AsyncLinks(self._pools, _connect, self._timeout)
         self._shared = SharedLinks(self._pools, self._links, GREETING_TIMEOUT)
         # One connection is shared, and the others are for what cannot be sent on it. A single one is never shared.
-        self._shareable = LARGE if max_connections > 1 else 0
+        self._shareable = LARGE_REQUEST_BYTES if max_connections > 1 else 0
         self._max_connections = max(1, max_connections - 1)
         self._permits: dict[Address | None, AsyncPermits] = {}
         self._routes: dict[str, AsyncRoute] = {}
@@ -356,7 +356,7 @@ async def _connect(pool: Pool, seconds: float) -> Any:
         # A server that hangs accepts connections, but never answers AUTH or CLIENT SETNAME.
         async with asyncio.timeout(min(seconds, GREETING_TIMEOUT)):
             return await pool.get_connection()
-    except LOST as error:
+    except CONNECTION_ERRORS as error:
         raise unconnected(error) from error
     except ResponseError as error:
         raise refusal(error) or error from error

@@ -17,21 +17,21 @@ from typing import Any, Final
 from redis.exceptions import ConnectionError as LinkLost
 from redis.exceptions import TimeoutError as LinkSilent
 
-from shardq.drivers.failures import LOST, answer_of, demoted, unanswered, unsent
-from shardq.drivers.resp import MORE, new_parser
+from shardq.drivers.failures import CONNECTION_ERRORS, answer_of, demoted, unanswered, unsent
+from shardq.drivers.resp import INCOMPLETE, new_parser
 from shardq.ops.queue.steps import Refused
 
 RECEIVED: Final = 64 * 1024
 """Bytes that are received at once."""
 
-LARGE: Final = 64 * 1024
+LARGE_REQUEST_BYTES: Final = 64 * 1024
 """Bytes. A longer request goes over a link of its own, so that short ones need not wait for it."""
 
-STUCK: Final = 0.02
-"""After so many seconds in which one reply has been arriving, other calls go elsewhere."""
+STUCK_SECONDS: Final = 0.02
+"""Seconds in which one reply has been arriving after which other calls go elsewhere."""
 
 PARTS: Final = 4
-"""A reply that takes longer than `STUCK` only because the event loop is busy has arrived in fewer parts."""
+"""A reply that takes longer than `STUCK_SECONDS` only because the event loop is busy has arrived in fewer parts."""
 
 
 class Expected:
@@ -148,12 +148,12 @@ class AsyncLink(asyncio.BufferedProtocol):
         parser, sent = self._parser, self._sent
         parser.feed(self._buffer, 0, nbytes)
         try:
-            while (reply := parser.gets()) is not MORE:
+            while (reply := parser.gets()) is not INCOMPLETE:
                 if not sent:
                     raise LinkLost("a reply came that nobody had asked for")
                 self._give(sent[0], answer_of(reply) if isinstance(reply, Exception) else reply)
                 self._arriving_since, self._parts = math.inf, 0
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             self.close(error)
             return
         if parser.has_data():
@@ -191,7 +191,7 @@ class AsyncLink(asyncio.BufferedProtocol):
 
     def _is_arriving(self, now: float) -> bool:
         """Return whether a reply has been arriving for long, which ends the silence for all."""
-        return self._parts >= PARTS and now >= self._arriving_since + STUCK
+        return self._parts >= PARTS and now >= self._arriving_since + STUCK_SECONDS
 
     def _flush(self) -> None:
         """Send what waits, but not what nobody waits for any more, and no more than the transport takes."""
@@ -200,7 +200,7 @@ class AsyncLink(asyncio.BufferedProtocol):
             self._heard_at = self._loop.time()
         while self._unsent and not self._paused and not self.closed:
             requests, size = [], 0
-            while self._unsent and size < LARGE:
+            while self._unsent and size < LARGE_REQUEST_BYTES:
                 request, expected = self._unsent.popleft()
                 if not expected.future.done():
                     self._sent.append(expected)

@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
-from shardq.drivers.sharing import FAILURES, MOST, PATIENCE
+from shardq.drivers.sharing import FAILURES, MAX_CALLS_UNDER_WAY, PATIENCE
 from shardq.errors import ClosedError, ShardqError
 from shardq.ops.queue.steps import Call, Op, Sendable, Sleep, Step
 from shardq.ops.queue.together import run_together
 from shardq.ops.sharing.caller import Caller, must_tell, own, posted
-from shardq.ops.sharing.coalescing import Coalescer, Part, alone
+from shardq.ops.sharing.coalescing import CallPart, Coalescer, alone
 from shardq.ops.sharing.shared_call import SharedCall
 from shardq.timing import Callback, LoopTimer
 
@@ -29,7 +29,7 @@ R = TypeVar("R")
 CLOSE_TIMEOUT: Final = 5.0
 
 
-class Sender(Protocol):
+class AsyncSharingSender(Protocol):
     """The part of the driver that is used here."""
 
     async def call(self, call: Sendable) -> Any:
@@ -42,7 +42,7 @@ class Sender(Protocol):
 class AsyncSharing:
     """Lets the tasks of a client share calls."""
 
-    def __init__(self, driver: Sender, timer: LoopTimer, clock: Clock) -> None:
+    def __init__(self, driver: AsyncSharingSender, timer: LoopTimer, clock: Clock) -> None:
         self._driver = driver
         self._timer = timer
         self._clock = clock
@@ -61,7 +61,7 @@ class AsyncSharing:
                 self.leave(coalescer)
         return await self._together(coalescer, item, until)
 
-    async def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+    async def run_all(self, parts: Sequence[CallPart], until: float) -> list[Any]:
         """Do as `run` for all *parts* at once. Return for each its result or its error.
 
         The calls that this caller makes alone go out together; meanwhile, it waits at those coalescers that are busy.
@@ -71,9 +71,9 @@ class AsyncSharing:
                 return [await self.run(parts[0].coalescer, parts[0].item, until)]
             except ShardqError as error:
                 return [error]
-        callers: list[tuple[Part, Caller[Any, Any], asyncio.Future[None]]] = []
+        callers: list[tuple[CallPart, Caller[Any, Any], asyncio.Future[None]]] = []
 
-        def join(part: Part) -> Caller[Any, Any]:
+        def join(part: CallPart) -> Caller[Any, Any]:
             future = asyncio.get_running_loop().create_future()
             caller: Caller[Any, Any] = Caller(part.item, until, partial(_resolve, future))
             callers.append((part, caller, future))
@@ -107,7 +107,7 @@ class AsyncSharing:
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
         # A task goes on with those who wait: the caller that leaves has its result, and is not held up by others.
-        if coalescer.done(MOST):
+        if coalescer.done(MAX_CALLS_UNDER_WAY):
             self._start(coalescer)
 
     async def aclose(self) -> None:
@@ -164,7 +164,7 @@ class AsyncSharing:
 
     def _add(self, coalescer: Coalescer[Any, Any], caller: Caller[Any, Any]) -> None:
         """Let *caller* wait for a call, until its time is up."""
-        if coalescer.add(caller, MOST):
+        if coalescer.add(caller, MAX_CALLS_UNDER_WAY):
             self._start(coalescer)
         if coalescer not in self._alarms or caller.until < self._alarms[coalescer][0]:
             self._watch(coalescer, min(caller.until, self._clock.monotonic() + PATIENCE))
@@ -183,11 +183,11 @@ class AsyncSharing:
         """Make one shared call. A caller that cannot share it may start another one."""
         try:
             if (shared := coalescer.take(halved=True)) is not None:
-                if coalescer.may_start(MOST):
+                if coalescer.may_start(MAX_CALLS_UNDER_WAY):
                     self._start(coalescer)
                 await self._make(shared)
         finally:
-            if coalescer.done(MOST):
+            if coalescer.done(MAX_CALLS_UNDER_WAY):
                 self._start(coalescer)
 
     async def _make(self, shared: SharedCall[Any, Any]) -> None:
@@ -227,7 +227,7 @@ class AsyncSharing:
         now = self._clock.monotonic()
         for caller in coalescer.expire(now, MIN_TRY):
             caller.wake()
-        if coalescer.may_start(MOST, at_once=True):
+        if coalescer.may_start(MAX_CALLS_UNDER_WAY, at_once=True):
             self._start(coalescer)
         earliest = coalescer.earliest()
         if earliest is not None:

@@ -122,7 +122,7 @@ class Exchanges:
                 outcomes[at] = yield from self._outcome(calls[at], until)
         return outcomes
 
-    def _ended(self, part: Part, calls: Sequence[Call], ended: Any) -> dict[int, Any]:
+    def _ended(self, part: ExchangePart, calls: Sequence[Call], ended: Any) -> dict[int, Any]:
         """Return the outcome of each call of *part*, whose exchange *ended* with answers or failed."""
         if isinstance(ended, (Refused, Unanswered)):
             for at in part.indexes:
@@ -187,13 +187,15 @@ class Exchanges:
         answers = yield from self._send_to_owner(ask.key or "", exchange)
         return answers[0]
 
-    def _part(self, calls: Sequence[Call], address: Address | None, indexes: Sequence[int], until: float) -> Part:
+    def _part(
+        self, calls: Sequence[Call], address: Address | None, indexes: Sequence[int], until: float
+    ) -> ExchangePart:
         """Return the part of a batch that goes to the node at *address*: the calls at these *indexes*."""
         form, limit = self.forms.of(address), self.limit(until)
         sent = [commands_of(calls[at], form, timeout=limit) for at in indexes]
         on_send = _on_send([calls[at] for at in indexes])
         exchange = Exchange(address, tuple(chain(*sent)), until, on_send=on_send)
-        return Part(exchange, indexes, [len(commands) for commands in sent])
+        return ExchangePart(exchange, indexes, [len(commands) for commands in sent])
 
     def _outcome(self, call: Call, until: float) -> Exchanging[Any]:
         """Do as `_call`, but return a failure instead of raising it."""
@@ -228,7 +230,7 @@ class Exchanges:
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
 
 
-class Part(msgspec.Struct, frozen=True):
+class ExchangePart(msgspec.Struct, frozen=True):
     """What of a batch goes to one node by `exchange`: the `indexes` of its calls, and the number of commands of each.
 
     `sizes` are these numbers.
@@ -248,7 +250,7 @@ class Part(msgspec.Struct, frozen=True):
             yield at, outcome_of(calls[at], [next(answers) for _ in range(size)])
 
 
-def _at_once(parts: Sequence[Part], batch: Batch) -> Batching:
+def _at_once(parts: Sequence[ExchangePart], batch: Batch) -> Batching:
     """Make the exchanges of these *parts*, with several nodes at once. Return for each its answers or its failure."""
     exchanges = [part.exchange for part in parts]
     if batch.may_be_late:

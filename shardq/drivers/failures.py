@@ -10,10 +10,10 @@ from redis.connection import DefaultParser
 
 from shardq.ops.queue.steps import Refused, Unanswered
 
-LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
+CONNECTION_ERRORS = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
 """What redis-py raises if a connection does not work. Some of these stand for a refusal; see `refusal`."""
 
-DEMOTED = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
+DEMOTED_CODES = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
 """Error codes that a node sends when it is no longer a master."""
 
 # For these errors redis-py removes the code from the text.
@@ -89,7 +89,7 @@ def answer_of(reply: Any) -> Any:
 def demoted(answers: list[Any]) -> bool:
     """Return whether one of *answers* says that the node is no longer a master, so that its connections are useless."""
     for each in answers:  # noqa: SIM110 (each call asks, and a generator would take three times as long)
-        if isinstance(each, Refused) and each.code in DEMOTED:
+        if isinstance(each, Refused) and each.code in DEMOTED_CODES:
             return True
     return False
 

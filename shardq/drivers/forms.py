@@ -13,11 +13,11 @@ from shardq.drivers.target import Address
 from shardq.ops.queue.steps import Refused
 from shardq.protocol.script import FUNCTION, HASH, Form
 
-PASSING: Final = frozenset({"OOM", "MISCONF", "NOREPLICAS"})
+PASSING_CODES: Final = frozenset({"OOM", "MISCONF", "NOREPLICAS"})
 """Codes of refusals that pass when the node has room, or may write, again."""
 
-SOON: Final = 30.0
-LATER: Final = 600.0
+SOON_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 600.0
 """Seconds after which the library is tried again: after a refusal that passes, or one that somebody must mend."""
 
 
@@ -44,5 +44,5 @@ class Forms:
 
     def refused(self, address: Address | None, refused: Refused) -> None:
         """Note that the node did not let the library be loaded or its functions be called."""
-        seconds = SOON if refused.code in PASSING else LATER
+        seconds = SOON_SECONDS if refused.code in PASSING_CODES else RETRY_SECONDS
         self._refusals[address] = self._clock.monotonic() + seconds, refused

@@ -13,16 +13,16 @@ from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Any, Protocol, cast
 
-from shardq.drivers.failures import LOST, demoted, unanswered
+from shardq.drivers.failures import CONNECTION_ERRORS, demoted, unanswered
 from shardq.drivers.links import CLOSED, Link, Links
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, told
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Armed, Op, Refused, Step, Unanswered, Wait
-from shardq.ops.read.waiting import Waiter, Waiting
+from shardq.ops.read.waiting import ReadWaiter, Waiting
 from shardq.timing import Purgatory, Timer
 
 
-class Sender(Protocol):
+class LeadingSender(Protocol):
     """The part of the driver that is used here."""
 
     def perform(self, step: Step) -> Any:
@@ -69,7 +69,7 @@ class PendingRead:
         try:
             if not self._link.gather(self.answers, self._count, seconds):
                 return False
-        except (*LOST, *CLOSED) as error:
+        except (*CONNECTION_ERRORS, *CLOSED) as error:
             self.drop()
             raise unanswered(error) from error
         except BaseException:
@@ -114,10 +114,10 @@ class PumpRun:
 class Leading:
     """Lets threads wait, and makes the first of them the leader."""
 
-    def __init__(self, driver: Sender) -> None:
+    def __init__(self, driver: LeadingSender) -> None:
         self._driver = driver
         self.closed = False
-        self._waits: dict[int, Waiter] = {}
+        self._waits: dict[int, ReadWaiter] = {}
         self._purgatory = Purgatory(Timer())  # the timer is not used: each thread knows when its own wait ends
 
     def wait(self, step: Wait) -> None:
@@ -187,7 +187,7 @@ class Leading:
         except StopIteration:
             waiting.pump = None
 
-    def _go_on(self, waiting: Waiting, run: PumpRun, leader: Waiter) -> None:
+    def _go_on(self, waiting: Waiting, run: PumpRun, leader: ReadWaiter) -> None:
         try:
             # The leader performs all steps but the armed read, for which it waits no longer than until its own end.
             if not isinstance(run.step, Armed):
@@ -201,7 +201,7 @@ class Leading:
             run.pending = None
             run.step = run.op.throw(failure)
 
-    def _answers(self, run: PumpRun, step: Armed, leader: Waiter) -> list[Any] | None:
+    def _answers(self, run: PumpRun, step: Armed, leader: ReadWaiter) -> list[Any] | None:
         """Return the answers to the armed read; None if they have not come yet. Unanswered if they are overdue.
 
         When there is a reason to read again, end the blocking wait, so that the server runs the read.

@@ -19,11 +19,11 @@ from typing import Any, Final, TypeAlias
 
 import redis
 
-from shardq.drivers.failures import LOST, answer_of, demoted, unanswered
+from shardq.drivers.failures import CONNECTION_ERRORS, answer_of, demoted, unanswered
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY, AllBusy
 from shardq.drivers.pools import Pools, leads_to_master
-from shardq.drivers.readiness import WAITS, Readiness
-from shardq.drivers.resp import MORE, new_parser
+from shardq.drivers.readiness import WAITS, ServerReadiness
+from shardq.drivers.resp import INCOMPLETE, new_parser
 from shardq.drivers.target import Address
 from shardq.drivers.wire import CLOSED_MEANWHILE, Command, packed
 from shardq.errors import ClosedError
@@ -32,7 +32,7 @@ from shardq.ops.queue.steps import Refused, Unanswered
 RECEIVED: Final = 64 * 1024
 """Bytes that are received at once."""
 
-TRUSTED: Final = 0.01
+TRUSTED_SECONDS: Final = 0.01
 """Seconds for which a link that was used is taken to be sound. After them it is looked at before it is used again."""
 
 LENIENCE: Final = 0.01
@@ -53,7 +53,7 @@ class Link:
     `number` is the id that the server gave the connection, None as long as nobody has asked.
 
     The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
-    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `Readiness`
+    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `ServerReadiness`
     waits for it; so it does on Windows.
     """
 
@@ -67,7 +67,7 @@ class Link:
         self._socket.setblocking(self._waits)
         self._patience = 0.0
         self._decrypted: Callable[[], int] | None = getattr(self._socket, "pending", None)  # only with TLS
-        self._readable = Readiness(self._socket)
+        self._readable = ServerReadiness(self._socket)
         self._parser = new_parser()
         self._buffer = bytearray(RECEIVED)
 
@@ -83,7 +83,7 @@ class Link:
         gets = self._parser.gets
         while len(answers) < count:
             reply = gets()
-            if reply is MORE:
+            if reply is INCOMPLETE:
                 # The server has begun to answer, so it works on the call: it may be silent for longer than before.
                 self._receive(self._silence)
             else:
@@ -97,7 +97,7 @@ class Link:
     def gather(self, answers: list[Any], count: int, seconds: float) -> bool:
         """Add to *answers* what comes. Return whether there are *count*: no, if nothing comes for *seconds*."""
         while True:
-            while len(answers) < count and (reply := self._parser.gets()) is not MORE:
+            while len(answers) < count and (reply := self._parser.gets()) is not INCOMPLETE:
                 answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
             if len(answers) == count:
                 return True
@@ -127,7 +127,7 @@ class Link:
             self._send_rest(memoryview(request)[sent:], limit)
 
     def _send_rest(self, rest: memoryview, limit: float) -> None:
-        writable = Readiness(self._socket, writing=True)
+        writable = ServerReadiness(self._socket, writing=True)
         while rest:
             self._await(writable, limit)
             try:
@@ -168,12 +168,12 @@ class Link:
             except _NOT_YET:  # a part of what TLS needs to decrypt the next piece
                 continue
 
-    def _await(self, ready: Readiness, limit: float) -> None:
+    def _await(self, ready: ServerReadiness, limit: float) -> None:
         if not ready.wait(limit):
             raise redis.TimeoutError(f"no answer for {limit:.3g} s")
 
 
-class Asked:
+class AskedLink:
     """A request that was sent on a `link` of `links` at local time `sent_at`, whose `count` answers nobody has yet.
 
     It is over when they were gathered, or given up.
@@ -196,7 +196,7 @@ class Asked:
             self.links.drop(self.link)
 
 
-class Ticket:
+class LinkTicket:
     """A caller that waits for a place, and the idle `link` that it is handed; without one it makes its own."""
 
     __slots__ = ("link", "lock")
@@ -232,7 +232,7 @@ class Links:
         self._has_sentinels = hasattr(self._pool, "master_address")
         self._lock = Lock()  # guards what follows
         self._spare = most
-        self._waiting: deque[Ticket] = deque()
+        self._waiting: deque[LinkTicket] = deque()
 
     def ask(
         self,
@@ -270,7 +270,7 @@ class Links:
                 if not commands:
                     break
                 request, count = packed(commands), len(commands)
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             raise unanswered(error) from error
         finally:
             if clean and not self._pools.closed:
@@ -282,7 +282,7 @@ class Links:
             self.drop_idle()
         return answers
 
-    def begin(self, request: bytes, count: int, *, on_send: Callable[[], None] | None = None) -> Asked | None:
+    def begin(self, request: bytes, count: int, *, on_send: Callable[[], None] | None = None) -> AskedLink | None:
         """Send *request* on an idle link, and wait for none of its *count* answers; None if there is no idle link.
 
         So a caller that holds links to other nodes waits for nobody who may hold this one. Raises as `ask`.
@@ -295,15 +295,15 @@ class Links:
                 on_send()
             clean = False
             link.send(request)
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             self.drop(link)
             raise unanswered(error) from error
         except BaseException:  # such as `Withdrawn`: then nothing was sent
             (self.give if clean else self.drop)(link)
             raise
-        return Asked(self, link, count, self._now())
+        return AskedLink(self, link, count, self._now())
 
-    def end(self, asked: Asked, limit: float) -> list[Any]:
+    def end(self, asked: AskedLink, limit: float) -> list[Any]:
         """Return the answers to what was sent. The server may be silent for *limit* seconds since then.
 
         Raises `Unanswered` or `Refused`.
@@ -315,7 +315,7 @@ class Links:
             if not asked.link.gather(answers, asked.count, seconds):
                 raise redis.TimeoutError(f"no answer for {limit:.3g} s")
             clean = asked.link.is_clean()
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             raise unanswered(error) from error
         finally:
             asked.is_over = True
@@ -343,7 +343,7 @@ class Links:
                 pass
             else:
                 # To look at a socket is a system call, and one that was used just now is hardly ever dead.
-                if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
+                if self._now() - link.used_at < TRUSTED_SECONDS and not self._has_sentinels:
                     return link  # the common case
         return self._fit_link(link or self._wait(until))
 
@@ -409,7 +409,7 @@ class Links:
     def _wait(self, until: float) -> Link | None:
         """Wait for a place. Return the idle link in it; None if the caller may make one."""
         seconds = max(MIN_TRY, until - self._now())
-        ticket = Ticket()
+        ticket = LinkTicket()
         with self._lock:
             self._waiting.append(ticket)
         handed = False
@@ -438,7 +438,7 @@ class Links:
                 ticket.link = link
                 ticket.lock.release()
 
-    def _leave(self, ticket: Ticket) -> None:
+    def _leave(self, ticket: LinkTicket) -> None:
         """Stop waiting. If *ticket* was handed something at the same moment, hand that on."""
         with self._lock:
             try:
@@ -469,7 +469,7 @@ class Links:
         idle, most_idle = self._now() - link.used_at, self._pools.most_idle
         if most_idle and idle >= most_idle:
             return False
-        return idle < TRUSTED or link.is_sound()
+        return idle < TRUSTED_SECONDS or link.is_sound()
 
 
 def _peer_of(connection: Any) -> Any:

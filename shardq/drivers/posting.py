@@ -21,11 +21,11 @@ from shardq.timing import ThreadTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
-MOST: Final = 2
-"""So many calls of one coalescer are under way at most, unless they take long: more compete for the interpreter."""
+MAX_CALLS_UNDER_WAY: Final = 2
+"""Calls of one coalescer under way, unless they take long: more compete for the interpreter."""
 
-MOST_PATIENT: Final = 4
-"""So many are after callers have waited for `PATIENCE`."""
+MAX_PATIENT_CALLS: Final = 4
+"""Calls that are under way after callers have waited for `PATIENCE`."""
 
 THREADS: Final = 32
 """A pool starts a thread when all others are busy. So many are busy only when Redis hangs."""
@@ -54,7 +54,7 @@ class Posting:
         """
         caller: Caller[I, R] = posted(item, until, lane)
         caller.wake = partial(self._wake, coalescer, caller, tell)
-        if coalescer.add(caller, MOST):
+        if coalescer.add(caller, MAX_CALLS_UNDER_WAY):
             self._submit(self._start, coalescer)
         if coalescer not in self._watched:
             self._watch(coalescer)
@@ -74,7 +74,7 @@ class Posting:
         shared = coalescer.take()
         if shared is not None:
             self._lead(coalescer, shared.callers[0])
-        elif coalescer.done(MOST):
+        elif coalescer.done(MAX_CALLS_UNDER_WAY):
             self._submit(self._start, coalescer)
 
     def _lead(self, coalescer: Coalescer[Any, Any], leader: Caller[Any, Any]) -> None:
@@ -104,7 +104,7 @@ class Posting:
             self._watched.discard(coalescer)
         for caller in coalescer.expire(self._clock.monotonic(), MIN_TRY):
             caller.wake()
-        if coalescer.may_start(MOST_PATIENT, at_once=True):
+        if coalescer.may_start(MAX_PATIENT_CALLS, at_once=True):
             self._submit(self._start, coalescer)
         if coalescer.earliest() is not None:
             self._watch(coalescer)

@@ -16,7 +16,7 @@ from shardq.errors import ClosedError
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Armed, Op, Wait
 from shardq.ops.read.give_back import give_back, recover
-from shardq.ops.read.waiting import NEVER, Waiter, Waiting, do_nothing
+from shardq.ops.read.waiting import NO_TIME, ReadWaiter, Waiting, do_nothing
 from shardq.timing import LoopTimer, Purgatory
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ log = logging.getLogger("shardq")
 CLOSE_TIMEOUT: Final = 5.0
 
 
-class Sender(Protocol):
+class PumpSender(Protocol):
     """The part of the driver that is used here."""
 
     async def run(self, op: Op[T]) -> T:
@@ -70,7 +70,7 @@ class AsyncPendingRead:
 class Pumping:
     """Lets coroutines wait, and runs the pump of each queue in a task. Deadlines are in the client's *timer*."""
 
-    def __init__(self, driver: Sender, timer: LoopTimer) -> None:
+    def __init__(self, driver: PumpSender, timer: LoopTimer) -> None:
         self._driver = driver
         self._timer = timer
         self._purgatory = Purgatory(timer)
@@ -113,7 +113,7 @@ class Pumping:
                 begun = True
                 self._start(unblock(), None)
 
-        alarm = self._timer.call_at(step.wake_at, end_wait) if step.wake_at < NEVER else None
+        alarm = self._timer.call_at(step.wake_at, end_wait) if step.wake_at < NO_TIME else None
         step.waiting.end_wait = end_wait
         try:
             pending = await self._driver.arm(step)
@@ -148,7 +148,7 @@ class Pumping:
             waiting.pump = None
             waiting.release()  # after a cancellation no waiter may wait in vain
 
-    def _on_cancel(self, state: QueueState, waiter: Waiter) -> None:
+    def _on_cancel(self, state: QueueState, waiter: ReadWaiter) -> None:
         outstanding = waiter.outstanding
         if waiter.cancel():
             if not waiter.waiting.waiters():

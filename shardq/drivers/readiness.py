@@ -14,7 +14,7 @@ WAITS: Final = hasattr(socket, "MSG_DONTWAIT")
 """Whether a socket can wait by itself when it receives, and yet not when it sends: on Windows it cannot."""
 
 
-class Readiness:
+class ServerReadiness:
     """Says when *sock* can be read, or with *writing* written. Also when it has ended: then reading says so."""
 
     __slots__ = ("_poll", "_reads", "_writes")

@@ -9,13 +9,13 @@ from redis.exceptions import InvalidResponse
 
 from shardq.drivers.failures import parse_error
 
-MORE: Final = object()
+INCOMPLETE: Final = object()
 """What a parser returns if the next reply has not arrived whole."""
 
 
 def new_parser() -> Any:
-    """Return a parser: `feed` gives it what arrived, and `gets` returns the next reply, or `MORE`.
+    """Return a parser: `feed` gives it what arrived, and `gets` returns the next reply, or `INCOMPLETE`.
 
     An error reply becomes one of redis-py's exceptions. `InvalidResponse` is raised for what is no reply at all.
     """
-    return hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=MORE)
+    return hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=INCOMPLETE)

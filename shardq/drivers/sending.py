@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shardq.drivers.forms import PASSING, Forms
+from shardq.drivers.forms import PASSING_CODES, Forms
 from shardq.drivers.target import Address
 from shardq.drivers.wire import Command, commands_of
 from shardq.ops.queue.retry import TRANSIENT
@@ -22,7 +22,7 @@ NO_FUNCTION: Final = "Function not found"
 _EXISTS: Final = "already exists"
 """The end of the text with which a library is refused that another client has loaded meanwhile."""
 
-_NOT_NOW: Final = TRANSIENT - PASSING
+_NOT_NOW: Final = TRANSIENT - PASSING_CODES
 """Refusals of the library that the call would get, too: the node is no longer a master, or loads its data."""
 
 

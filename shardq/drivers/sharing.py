@@ -18,22 +18,22 @@ from shardq.errors import ShardqError
 from shardq.ops.queue.steps import Call, Op, Refused, Sendable, Sleep, Step, Unanswered, Underreplicated
 from shardq.ops.queue.together import run_together
 from shardq.ops.sharing.caller import Caller, Phase, own
-from shardq.ops.sharing.coalescing import Coalescer, Part, alone
+from shardq.ops.sharing.coalescing import CallPart, Coalescer, alone
 from shardq.ops.sharing.shared_call import SharedCall
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 Turns: TypeAlias = Generator[bool, None, None]
 PATIENCE: Final = 0.1
-"""After so many seconds of waiting for a call that is under way, a caller makes another call at the same time."""
+"""Seconds that a caller waits for a call that is under way, before it makes another call at the same time."""
 
-MOST: Final = 4
-"""So many calls of one coalescer are under way at most."""
+MAX_CALLS_UNDER_WAY: Final = 4
+"""Calls of one coalescer under way."""
 
 FAILURES: Final = (Refused, Unanswered, Underreplicated)
 
 
-class Sender(Protocol):
+class SharingSender(Protocol):
     """The part of the driver that is used here."""
 
     def call(self, call: Sendable) -> Any:
@@ -52,7 +52,7 @@ class Sender(Protocol):
 class Sharing:
     """Lets the threads of a client share calls."""
 
-    def __init__(self, driver: Sender, clock: Clock) -> None:
+    def __init__(self, driver: SharingSender, clock: Clock) -> None:
         self._driver = driver
         self._clock = clock
 
@@ -121,7 +121,7 @@ class Sharing:
             raise
         return own(caller.result)
 
-    def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+    def run_all(self, parts: Sequence[CallPart], until: float) -> list[Any]:
         """Do as `run` for all *parts* at once. Return for each its result or its error.
 
         The calls that this thread makes alone go out together. If there are others, it waits or leads, too.
@@ -133,9 +133,9 @@ class Sharing:
                 return [error]
         ticket = Lock()
         ticket.acquire()
-        callers: list[tuple[Part, Caller[Any, Any]]] = []
+        callers: list[tuple[CallPart, Caller[Any, Any]]] = []
 
-        def join(part: Part) -> Caller[Any, Any]:
+        def join(part: CallPart) -> Caller[Any, Any]:
             caller: Caller[Any, Any] = Caller(part.item, until, partial(_release, ticket))
             callers.append((part, caller))
             part.coalescer.join(caller, 1)
@@ -160,14 +160,14 @@ class Sharing:
             raise
         return [each.result if isinstance(each, Caller) else each for each in outcomes]
 
-    def _look_round(self, callers: Sequence[tuple[Part, Caller[Any, Any]]], patient: float) -> None:
+    def _look_round(self, callers: Sequence[tuple[CallPart, Caller[Any, Any]]], patient: float) -> None:
         """Do as `_wait` for those who wait while this thread makes calls elsewhere. It is *patient* for a while."""
         if callers and self._clock.monotonic() >= patient:
             for part, caller in callers:
                 if caller.phase is Phase.WAITING:
                     self._look_up(part.coalescer, caller, waiting=True)
 
-    def _lead_all(self, leading: Sequence[tuple[Part, Caller[Any, Any]]]) -> list[Turns]:
+    def _lead_all(self, leading: Sequence[tuple[CallPart, Caller[Any, Any]]]) -> list[Turns]:
         """Return what makes the calls of all who lead, those of each node together: none waits until another ends."""
         nodes: dict[Any, list[Op[None]]] = {}
         for part, caller in leading:
@@ -201,7 +201,7 @@ class Sharing:
         if not self._woken(ticket, caller.until, waiting=waiting):
             self._look_up(coalescer, caller, waiting)
 
-    def _wait_at(self, left: Sequence[tuple[Part, Caller[Any, Any]]], until: float, ticket: Any) -> None:
+    def _wait_at(self, left: Sequence[tuple[CallPart, Caller[Any, Any]]], until: float, ticket: Any) -> None:
         """Do as `_wait` at the coalescers of all who are *left*."""
         waiting = [caller.phase is Phase.WAITING for _, caller in left]
         if not self._woken(ticket, until, waiting=any(waiting)):
@@ -217,7 +217,7 @@ class Sharing:
         if self._clock.monotonic() >= caller.until + (0.0 if caller.phase is Phase.WAITING else MIN_TRY):
             coalescer.give_up(caller)
         elif waiting:
-            coalescer.step_forward(caller, MOST)
+            coalescer.step_forward(caller, MAX_CALLS_UNDER_WAY)
 
     def lead(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Make the call that *leader* has taken over, or the next one, for all who wait."""

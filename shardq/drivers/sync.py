@@ -13,9 +13,9 @@ import redis.sentinel
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, Pending, Together
-from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
+from shardq.drivers.failures import CONNECTION_ERRORS, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.leading import Leading, PendingRead
-from shardq.drivers.links import CLOSED, Asked, FollowUp, Links
+from shardq.drivers.links import CLOSED, AskedLink, FollowUp, Links
 from shardq.drivers.pools import Pools
 from shardq.drivers.posting import Posting
 from shardq.drivers.sharing import Sharing
@@ -51,7 +51,7 @@ Pool = redis.ConnectionPool
 
 NO_BOUND: Final = 2**31
 MAX_ROUTES: Final = 4096
-"""So many routes are remembered."""
+"""Routes that are remembered."""
 
 
 class Route(NamedTuple):
@@ -241,7 +241,7 @@ class Driver:
         pending = PendingRead(links, link, commands, limit, self._is_closed, route.address)
         try:
             link.send(packed(commands))
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             pending.drop()
             raise unanswered(error) from error
         return pending
@@ -313,12 +313,12 @@ class Driver:
             for each in exchanges:
                 begun.append(_outcome(partial(self._begin, each)))
             ended = [
-                _outcome(partial(one.answers, limit)) if isinstance(one, Asked) else one
+                _outcome(partial(one.answers, limit)) if isinstance(one, AskedLink) else one
                 for one, limit in zip(begun, limits, strict=True)
             ]
         finally:
             for one in begun:
-                if isinstance(one, Asked):
+                if isinstance(one, AskedLink):
                     one.give_up()
         return [
             _outcome(partial(self._carry_out, each)) if one is None else one
@@ -336,20 +336,24 @@ class Driver:
             for exchange in step.exchanges:
                 one = _outcome(partial(self._begin, exchange))
                 if one is None:
-                    waits.append(Aside(partial(self._carry_out, exchange)))
+                    waits.append(SideConnection(partial(self._carry_out, exchange)))
                 else:
-                    waits.append(Begun(one, self._exchanges.limit(exchange.until)) if isinstance(one, Asked) else one)
+                    waits.append(
+                        Begun(one, self._exchanges.limit(exchange.until)) if isinstance(one, AskedLink) else one
+                    )
             for one, may in zip(waits, step.may_be_late, strict=True):
-                is_late = isinstance(one, (Aside, Begun)) and may and not one.comes(ends - self._clock.monotonic())
+                is_late = (
+                    isinstance(one, (SideConnection, Begun)) and may and not one.comes(ends - self._clock.monotonic())
+                )
                 kept.append(Pending(one) if is_late else one)
-            return [_outcome(one.answers) if isinstance(one, (Aside, Begun)) else one for one in kept]
+            return [_outcome(one.answers) if isinstance(one, (SideConnection, Begun)) else one for one in kept]
         except BaseException:
             for one in waits:
                 if isinstance(one, Begun):
                     one.asked.give_up()
             raise
 
-    def _begin(self, exchange: Exchange) -> Asked | None:
+    def _begin(self, exchange: Exchange) -> AskedLink | None:
         links = self._links_to(exchange.address, blocking=False)
         return links.begin(packed(exchange.commands), len(exchange.commands), on_send=exchange.on_send)
 
@@ -376,7 +380,7 @@ class Driver:
 class Begun:
     """An exchange that was sent, whose server may be silent for `limit` seconds."""
 
-    def __init__(self, asked: Asked, limit: float) -> None:
+    def __init__(self, asked: AskedLink, limit: float) -> None:
         self.asked, self._limit = asked, limit
 
     def comes(self, seconds: float) -> bool:
@@ -388,7 +392,7 @@ class Begun:
         return self.asked.answers(self._limit)
 
 
-class Aside:
+class SideConnection:
     """An exchange that a thread of its own carries out."""
 
     def __init__(self, exchange: Callable[[], list[Any]]) -> None:
@@ -451,7 +455,7 @@ def _outcome(exchange: Callable[[], T]) -> T | Refused | Unanswered:
 def _connect(pool: Pool) -> Any:
     try:
         return pool.get_connection()
-    except LOST as error:
+    except CONNECTION_ERRORS as error:
         raise unconnected(error) from error
     except redis.ResponseError as error:
         raise refusal(error) or error from error

@@ -15,10 +15,10 @@ from shardq.extras import extra
 with extra("edge"):
     from google.protobuf.message import DecodeError
 
-MOST_BYTES: Final = 1024 * 1024
+MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Bytes of an answer. A gateway names a thousand messages in one."""
-SMALL: Final = 64 * 1024
-"""Up to so many bytes are parsed, whatever they are: that takes a millisecond."""
+SMALL_BYTES: Final = 64 * 1024
+"""Bytes up to which they are parsed, whatever they are: that takes a millisecond."""
 MAX_MESSAGES: Final = 10_000
 """Messages that one answer may name."""
 MAX_DICTIONARIES: Final = 100
@@ -36,7 +36,7 @@ class BadAnswer(ShardqError):
 def response_of(raw: bytes) -> tuple[Any, int]:
     """Return what a gateway says, and how many messages it names. BadAnswer."""
     try:
-        for number, begin, end in fields_in(raw, _FIELDS) if len(raw) > SMALL else ():
+        for number, begin, end in fields_in(raw, _FIELDS) if len(raw) > SMALL_BYTES else ():
             if number in _NAMING:
                 fields_in(raw, MAX_MESSAGES + MAX_DICTIONARIES, begin, end)
         response = Response.FromString(raw)

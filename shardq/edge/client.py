@@ -16,14 +16,14 @@ from shardq.codec import Codec, Codecs
 from shardq.edge.compose import EdgeMessage, Ids, compose
 from shardq.edge.delivering import Delivering, Progress
 from shardq.edge.lock import DeliveryLock
-from shardq.edge.outcome import LOOK, AsyncSent, Sent, refused_error
+from shardq.edge.outcome import LOOK_INTERVAL, AsyncSent, Sent, refused_error
 from shardq.edge.refusals import Refused, ids_of
 from shardq.edge.settings import EdgeSettings
 from shardq.edge.spool import Held, Spool, SpoolCounts
 from shardq.errors import BackendTimeout, ClosedError, ConfigError
 
-ENDS: Final = 10.0
-LEAVES: Final = 1.0
+ENDING_SECONDS: Final = 10.0
+LEAVE_SECONDS: Final = 1.0
 """Seconds in which gRPC is done with a call that was cancelled."""
 
 
@@ -170,7 +170,7 @@ class Edge(Producer):
         while (status := self.status()).spool.waiting > 0:
             if self._clock.monotonic() > until:
                 raise BackendTimeout(_still_waiting(status, timeout))
-            time.sleep(LOOK)
+            time.sleep(LOOK_INTERVAL)
         self._check_refused()
 
     def refused(self) -> list[Refused]:
@@ -193,7 +193,7 @@ class Edge(Producer):
             return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
-        self._thread.join(ENDS)
+        self._thread.join(ENDING_SECONDS)
         self.spool.close()
 
     def __enter__(self) -> Self:
@@ -207,7 +207,7 @@ class Edge(Producer):
             self._task = self._loop.create_task(self._delivering.run())
             self._loop.run_until_complete(self._task)
         if rest := asyncio.all_tasks(self._loop):  # gRPC's own, of which one waits for the end of the call
-            self._loop.run_until_complete(asyncio.wait(rest, timeout=LEAVES))
+            self._loop.run_until_complete(asyncio.wait(rest, timeout=LEAVE_SECONDS))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
@@ -262,7 +262,7 @@ class AsyncEdge(Producer):
         while (status := await self.status()).spool.waiting > 0:
             if self._clock.monotonic() > until:
                 raise BackendTimeout(_still_waiting(status, timeout))
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LOOK_INTERVAL)
         await asyncio.to_thread(self._check_refused)
 
     async def refused(self) -> list[Refused]:

@@ -7,7 +7,7 @@ import math
 from typing import Final
 
 log = logging.getLogger("shardq")
-SPAN: Final = 10.0
+LOG_INTERVAL: Final = 10.0
 """Seconds between two lines of one kind."""
 
 
@@ -27,7 +27,7 @@ class Complaints:
     def tell(self, now: float) -> None:
         """Log what was noted, if it is time."""
         for kind, (count, text) in list(self._more.items()):
-            if now - self._told.get(kind, -math.inf) >= SPAN:
+            if now - self._told.get(kind, -math.inf) >= LOG_INTERVAL:
                 self._told[kind] = now
                 del self._more[kind]
                 log.warning("edge: %s: %d messages, such as %s", kind, count, text)

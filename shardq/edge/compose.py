@@ -19,7 +19,7 @@ from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes, shard
 
 MAX_DELAY = 10 * 365 * 86_400
-SPAN: Final = 1.0
+SPAN_SECONDS: Final = 1.0
 """Seconds in which ids follow each other."""
 
 
@@ -48,7 +48,7 @@ class Ids:
         """Return *count* new ids."""
         with self._lock:
             now = self._clock.wall()
-            if not 0 <= now - self._begun < SPAN:
+            if not 0 <= now - self._begun < SPAN_SECONDS:
                 self._begun = now
                 self._next = int.from_bytes(int(now * 1000).to_bytes(6, "big") + os.urandom(10), "big")
             first, self._next = self._next, self._next + count

@@ -12,11 +12,11 @@ from typing import Any, Final
 from shardq.datasink.frames import zstd
 from shardq.errors import ConfigError
 
-SMALLEST: Final = 64
+MIN_COMPRESSED_BYTES: Final = 64
 """Payloads with fewer bytes go plain: a frame alone takes some twenty."""
 DICTIONARY_BYTES: Final = 112_640
 """The size that zstd's own trainer uses."""
-ENOUGH_BYTES, MOST_BYTES = 20 * DICTIONARY_BYTES, 40 * DICTIONARY_BYTES
+ENOUGH_SAMPLE_BYTES, MAX_SAMPLE_BYTES = 20 * DICTIONARY_BYTES, 40 * DICTIONARY_BYTES
 """So many bytes of samples are worth a training, and so many are kept."""
 LARGEST_SAMPLE: Final = 128 * 1024
 
@@ -51,7 +51,7 @@ class Compressor:
 
     def frame(self, payload: bytes) -> bytes | None:
         """Return one frame that says its size; None if the payload would not get smaller."""
-        if len(payload) < SMALLEST:
+        if len(payload) < MIN_COMPRESSED_BYTES:
             return None
         using, level = self.using, self.level  # which may change meanwhile, in the thread of the loop
         compressor = self._made.get((using, level))
@@ -73,15 +73,15 @@ class Trainer:
     @property
     def is_ready(self) -> bool:
         """Whether there are enough samples."""
-        return self._bytes >= ENOUGH_BYTES and len(self._samples) >= 10
+        return self._bytes >= ENOUGH_SAMPLE_BYTES and len(self._samples) >= 10
 
     def sample(self, payload: bytes) -> None:
         """Take one."""
-        if not SMALLEST <= len(payload) <= LARGEST_SAMPLE:
+        if not MIN_COMPRESSED_BYTES <= len(payload) <= LARGEST_SAMPLE:
             return
         self._samples.append(payload)
         self._bytes += len(payload)
-        while self._bytes > MOST_BYTES:
+        while self._bytes > MAX_SAMPLE_BYTES:
             self._bytes -= len(self._samples.popleft())
 
     def take(self) -> list[bytes]:

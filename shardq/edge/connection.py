@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Final
 
 from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request
-from shardq.edge.answers import MOST_BYTES, BadAnswer, Naming, response_of
+from shardq.edge.answers import MAX_ANSWER_BYTES, BadAnswer, Naming, response_of
 from shardq.edge.settings import EdgeSettings
 from shardq.errors import BackendError
 from shardq.extras import extra
@@ -20,7 +20,7 @@ with extra("edge"):
 
 WELCOME: Final = 10.0
 """Seconds in which a gateway says what it can take."""
-LEAVES: Final = 1.0
+LEAVE_SECONDS: Final = 1.0
 """Seconds in which gRPC is done with a call that was cancelled. It takes some milliseconds."""
 OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 20_000),
@@ -29,7 +29,7 @@ OPTIONS: Final = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),  # else a new channel would wait for the back-off of the one before
     ("grpc.enable_retries", 0),
-    ("grpc.max_receive_message_length", MOST_BYTES),
+    ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
 )
 
 
@@ -37,7 +37,7 @@ class ConnectionEnded(BackendError):
     """The call with the gateway is over. Messages that were not acked go out again with the next one."""
 
 
-class Connection:
+class GatewayConnection:
     """An open call. `welcome` is what the gateway said first. One task may send, and one may read."""
 
     def __init__(self, gateway: str, call: Any) -> None:
@@ -111,7 +111,7 @@ class Connection:
         """
         self._call.cancel()
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=LEAVES)
+            await asyncio.wait(self._under_way, timeout=LEAVE_SECONDS)
 
     async def _ended(self, error: Exception | None) -> ConnectionEnded:
         """The error that says how the call ended. Texts of a gateway are its own, so only their beginning is told."""
@@ -124,13 +124,13 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def connected(settings: EdgeSettings, info: Any) -> AsyncIterator[Connection]:
+async def connected(settings: EdgeSettings, info: Any) -> AsyncIterator[GatewayConnection]:
     """Open a connection, which ends with the block. ConnectionEnded."""
     async with _channel(settings) as channel:
         send = channel.stream_stream(SEND, request_serializer=Request.SerializeToString)  # answers come as bytes
         metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
         call = send(metadata=metadata)
-        connection = Connection(settings.gateway, call)
+        connection = GatewayConnection(settings.gateway, call)
         try:
             await connection.greet(info)
             yield connection

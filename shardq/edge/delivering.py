@@ -28,16 +28,16 @@ from shardq.datasink.runs import ids_in, runs_of
 from shardq.edge.answers import MAX_MESSAGES
 from shardq.edge.complaints import Complaints
 from shardq.edge.compression import Compressor, Trainer, trained
-from shardq.edge.connection import Connection, ConnectionEnded, connected
+from shardq.edge.connection import ConnectionEnded, GatewayConnection, connected
 from shardq.edge.effort import Effort
 from shardq.edge.file import STEP
 from shardq.edge.lock import DeliveryLock
-from shardq.edge.parcels import COLUMNS, Bounds, Packed, Parcel, Ready, packed, request_of
-from shardq.edge.places import FINAL, TOO_LARGE, Places, place_of
-from shardq.edge.prefixes import Prefixes
+from shardq.edge.parcels import COLUMNS, Packed, Parcel, ParcelBounds, Ready, packed, request_of
+from shardq.edge.places import FINAL_REASONS, TOO_LARGE, GatewayPlaces, place_of
+from shardq.edge.prefixes import ProducerPrefixes
 from shardq.edge.refusals import DAMAGED
 from shardq.edge.settings import EdgeSettings
-from shardq.edge.spool import Hold, Spool, Spooled
+from shardq.edge.spool import Spool, Spooled, SpoolHold
 from shardq.edge.under_way import UnderWay
 from shardq.errors import ConfigError, ShardqError, SpoolFull
 from shardq.flow import Limit, Sender, Sent, Vegas
@@ -46,7 +46,7 @@ from shardq.timing import LoopTimer
 log = logging.getLogger("shardq")
 T = TypeVar("T")
 
-POLL: Final = 0.2
+POLL_INTERVAL: Final = 0.2
 """Seconds after which the spool is looked into for what other processes have put."""
 TAKE_OVER: Final = 0.5
 """Seconds after which it is tried again to become the process that delivers."""
@@ -54,17 +54,17 @@ EXPIRE: Final = 5.0
 """Seconds between two looks for messages that were held too long."""
 CHECK: Final = 5.0
 """Seconds between two looks through the file when it holds fewer messages than it should."""
-MOST_ACKED: Final = 100_000
-"""So many acks are noted in memory while the spool cannot be written; then no more messages go out."""
-PAGE: Final = 500
+MAX_ACKED: Final = 100_000
+"""Acks that are noted in memory while the spool cannot be written; then no more messages go out."""
+ROWS_A_PAGE: Final = 500
 UNKNOWN: Final = "UNKNOWN_REASON"
 """What all reasons are called that this version does not know, since each has a line in the log."""
 CROWDED: Final = 4
 """While a window is the limit, a batch goes out when so large a share of it is free: a fourth."""
 RELEASE_AT: Final = 200
-"""So many ids whose acks are noted are told to the gateway at once, or fewer after `POLL` seconds."""
-LARGE: Final = 16 * 1024
-"""So many bytes are compressed in a thread: it takes a tenth of a millisecond or more, and a change of threads less."""
+"""Ids whose acks are noted that are told to the gateway at once, or fewer after a while."""
+LARGE_BYTES: Final = 16 * 1024
+"""Bytes that are compressed in a thread: it takes a tenth of a millisecond or more, and a change of threads less."""
 PAUSE = Exponential(base=0.1, factor=2, cap=30.0)
 DICTIONARY: Final = "dictionary"
 
@@ -115,17 +115,21 @@ class Delivering:
         self._ready: dict[bytes, Ready] = {}
         self._ready_bytes, self._last_seq = 0, 0
         self._resent: int | None = None
-        self._places, self._opened = Places(self._random), set[str]()
+        self._places, self._opened = GatewayPlaces(self._random), set[str]()
         self._complaints, self._expires_at, self._checks_at = Complaints(), -math.inf, -math.inf
         self._released: deque[bytes] = deque()
         self._infos: deque[dict[str, Any]] = deque()
         self._compressor, self._trainer = Compressor(), Trainer()
-        self._effort, self._prefixes, self._under_way = Effort(settings.level), Prefixes(self._clock), UnderWay()
+        self._effort, self._prefixes, self._under_way = (
+            Effort(settings.level),
+            ProducerPrefixes(self._clock),
+            UnderWay(),
+        )
         self._training: asyncio.Task[None] | None = None
         self._offers: list[int] = []
         self._acked: dict[bytes, int] = {}  # and not removed from the spool yet
         self._woken = asyncio.Event()
-        self._draining, self._max_message, self._bounds = False, 2**63, Bounds()
+        self._draining, self._max_message, self._bounds = False, 2**63, ParcelBounds()
         self._pool = ThreadPoolExecutor(1, "shardq-edge-work")
         self.progress = Progress()
 
@@ -168,8 +172,8 @@ class Delivering:
             async with connected(self._settings, info) as connection:
                 self.progress.state, self.progress.last_error = "connected", ""
                 self.progress.connections += 1
-                self._draining, self._bounds = False, Bounds()
-                self._prefixes = Prefixes(self._clock, connection.welcome.max_prefix_bytes)
+                self._draining, self._bounds = False, ParcelBounds()
+                self._prefixes = ProducerPrefixes(self._clock, connection.welcome.max_prefix_bytes)
                 self._under_way = UnderWay()
                 self._take_info(connection.welcome)
                 await _first_failure(self._read(connection), self._send(connection))
@@ -189,7 +193,7 @@ class Delivering:
         held = await self._in_thread(self._spool.held)
         self._places.start((each.place for each in held), self._clock.monotonic())
 
-    async def _send(self, connection: Connection) -> None:
+    async def _send(self, connection: GatewayConnection) -> None:
         """Send what there is, as the window allows."""
         while True:
             self._woken.clear()
@@ -213,7 +217,7 @@ class Delivering:
             await self._tidy()
             begun, waits_for_link = self._clock.monotonic(), self._sender.upcoming is not None and self._waits_for_link
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL):
+                async with asyncio.timeout(POLL_INTERVAL):
                     await self._woken.wait()
             if waits_for_link:
                 self._effort.waited(self._clock.monotonic() - begun)
@@ -222,9 +226,9 @@ class Delivering:
         """Take messages from the spool ahead of the window. Return whether there may be more."""
         room = self._settings.in_memory - self._ready_bytes
         waiting = len(self._sender) - self._sender.in_flight
-        if self._draining or waiting >= PAGE or (room <= 0 and self._ready) or len(self._acked) > MOST_ACKED:
+        if self._draining or waiting >= ROWS_A_PAGE or (room <= 0 and self._ready) or len(self._acked) > MAX_ACKED:
             return False
-        page = await self._in_thread(lambda: self._spool.after(self._last_seq, PAGE, max(room, 1)))
+        page = await self._in_thread(lambda: self._spool.after(self._last_seq, ROWS_A_PAGE, max(room, 1)))
         for message in page.messages:
             self._last_seq = message.seq
             self._take(message)
@@ -351,7 +355,7 @@ class Delivering:
         packs = self._packs(requests, size, is_plain=parcel[0][0].is_plain)
         begun = self._clock.monotonic()
         # In a thread if it takes long, since the loop may be a user's.
-        made = packs() if size < LARGE else await self._in_thread(packs)
+        made = packs() if size < LARGE_BYTES else await self._in_thread(packs)
         if self._settings.compress:
             self._effort.spent(self._clock.monotonic() - begun)
             self._count(made, requests)
@@ -386,7 +390,7 @@ class Delivering:
                 self._ready[step.id].leave()
                 self.wake()
 
-    async def _read(self, connection: Connection) -> None:
+    async def _read(self, connection: GatewayConnection) -> None:
         """Take what the gateway says."""
         async for response in connection.responses():
             match response.WhichOneof("response"):
@@ -443,7 +447,7 @@ class Delivering:
                     ready.is_plain = True
                     self._again(each.message_id)
             else:
-                (refused if reason in FINAL else held).append((ready, reason, text))
+                (refused if reason in FINAL_REASONS else held).append((ready, reason, text))
         await self._hold(held)
         await self._refuse(refused)
 
@@ -451,11 +455,11 @@ class Delivering:
         """Let messages wait that the gateway does not take for now. Others go on meanwhile."""
         if not holds:
             return
-        now, found = self._clock.monotonic(), list[Hold]()
+        now, found = self._clock.monotonic(), list[SpoolHold]()
         for ready, reason, text in holds:
             request = Request.FromString(ready.message.request)
             place = place_of(request, reason)
-            found.append(Hold(ready.message.seq, place, len(request.plain_message), reason, text))
+            found.append(SpoolHold(ready.message.seq, place, len(request.plain_message), reason, text))
             if ready.asks_for == place:
                 self._places.failed(place, now)
             else:
@@ -508,7 +512,7 @@ class Delivering:
         if info.capacity:
             self._sender.cap = info.capacity
         if info.max_batch_messages:
-            self._bounds = Bounds.told(info)
+            self._bounds = ParcelBounds.told(info)
         if info.max_message and info.max_message != self._max_message:
             self._max_message = info.max_message
             self._places.raised(self._clock.monotonic())
@@ -524,7 +528,7 @@ class Delivering:
         for each in info.dropped:
             self._again(each)
 
-    async def _inform(self, connection: Connection) -> None:
+    async def _inform(self, connection: GatewayConnection) -> None:
         """Tell the gateway what it should know: dictionaries, and ids that it may forget."""
         while self._infos:
             await connection.inform(**self._infos.popleft())

@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 from typing import Final
 
-HARD: Final = 9
+USUAL_LEVEL: Final = 9
 """The usual level, to which lower ones rise. Those between gain little, and those above take several times as long."""
-FAST: Final = 3
+FAST_LEVEL: Final = 3
 """The level while the processor is the limit. It takes a fifth of the time."""
-LEAST, MOST = -1, 2
+LOWEST_STEP, HIGHEST_STEP = -1, 2
 """The first step, and the last."""
-SPAN: Final = 0.5
+LOOK_INTERVAL: Final = 0.5
 """Seconds between two looks."""
 IDLE: Final = 0.2
-BUSY: Final = 0.85
+BUSY_SHARES: Final = 0.85
 """The shares of the time that compressing takes below which the level rises, and above which it falls.
 
 Each step takes about four times as long as the one before.
@@ -31,13 +31,13 @@ FREE: Final = 0.1
 
 
 class Effort:
-    """How hard to compress, in steps: fast; as usual; with a prefix, and at `HARD` without it; with a prefix, and hard.
+    """How hard to compress, in steps: fast; as usual; with a prefix, and at `USUAL_LEVEL` without it; with a prefix, and hard.
 
     A *level* that is asked for is the usual one, and the least. Times are seconds of one monotonic clock.
     """
 
     def __init__(self, level: int | None = None) -> None:
-        self._usual, self._least = (HARD, FAST) if level is None else (level, level)
+        self._usual, self._least = (USUAL_LEVEL, FAST_LEVEL) if level is None else (level, level)
         self._step = 0
         self._spent, self._waited, self._since = 0.0, 0.0, -math.inf
 
@@ -45,7 +45,7 @@ class Effort:
     def level(self) -> int:
         """The level of compression."""
         if self._step > 0:
-            return max(self._usual, HARD)
+            return max(self._usual, USUAL_LEVEL)
         return self._usual if self._step == 0 else self._least
 
     @property
@@ -56,7 +56,7 @@ class Effort:
     @property
     def is_hard(self) -> bool:
         """Whether those frames may take several times as long."""
-        return self._step == MOST
+        return self._step == HIGHEST_STEP
 
     def spent(self, seconds: float) -> None:
         """Note how long it took to compress something."""
@@ -68,21 +68,23 @@ class Effort:
 
     def look(self, now: float) -> None:
         """Adapt the step, once in each span."""
-        if (span := now - self._since) < SPAN:
+        if (span := now - self._since) < LOOK_INTERVAL:
             return
         spent, waited = self._spent / span, self._waited / span
         step = self._step if waited >= FREE else min(self._step, 0)
-        if spent > BUSY:
+        if spent > BUSY_SHARES:
             step -= 1
         elif step < 0 and spent < IDLE:
             step = 0
-        elif 0 <= step < MOST and self._rises(step, spent, waited):
+        elif 0 <= step < HIGHEST_STEP and self._rises(step, spent, waited):
             step += 1
-        self._step = max(LEAST, step)
+        self._step = max(LOWEST_STEP, step)
         self._spent, self._waited, self._since = 0.0, 0.0, now
 
     def _rises(self, step: int, spent: float, waited: float) -> bool:
         """Whether the link is full enough for the next step, and the processor idle enough."""
-        if step == 0 and self._usual >= HARD:  # a fast frame with a prefix takes half as long as a hard one without
+        if (
+            step == 0 and self._usual >= USUAL_LEVEL
+        ):  # a fast frame with a prefix takes half as long as a hard one without
             return waited >= FREE
         return waited >= FULL and spent < IDLE

@@ -23,7 +23,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from shardq.clock import SystemClock
 from shardq.edge.salvage import Salvaged, salvage
-from shardq.edge.schema import APPLICATION, COUNTING, PAGE, SCHEMA, TABLES
+from shardq.edge.schema import APPLICATION, COUNTING, PAGE_BYTES, SCHEMA, TABLES
 from shardq.edge.version_one import bring_up_to_date, is_version_one
 from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
 from shardq.files import is_foreign
@@ -37,26 +37,26 @@ _CLOCK = SystemClock()
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WAIT: Final = 10.0
+LOCK_SECONDS: Final = 10.0
 """Seconds that a process waits while another one writes."""
-LOOK: Final = 0.01
+LOOK_INTERVAL: Final = 0.01
 LOG_BYTES: Final = 4 * 1024 * 1024
 """Room for the log that is always there: enough to remove messages until the file can shrink."""
-CHECKPOINT: Final = 256
-"""So many pages in the log are moved to the database. At most about as many are not in it yet."""
+CHECKPOINT_PAGES: Final = 256
+"""Pages in the log after which it is moved to the database. At most about as many are not in it yet."""
 STEP: Final = 128
 """A change of many rows is made in steps of so many, each a transaction for which the log has room on a full disk."""
 STEP_BYTES: Final = 256 * 1024
 """A step that copies messages ends behind the one with which it has copied so much."""
-SPARE: Final = 256
-"""So many free pages stay in the file for the messages that come next."""
-PIECE: Final = 256
-"""So many pages are given back at a time. Each may be moved first, so three times as many may come into the log."""
+SPARE_PAGES: Final = 256
+"""Free pages that stay in the file for the messages that come next."""
+PAGES_GIVEN_BACK: Final = 256
+"""Pages that are given back at a time. Each may be moved first, so three times as many may come into the log."""
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 SIDES: Final = ("", "-wal", "-shm", ".lock")
-PASSING: Final = ("-journal", "-reserve", ".salvaging", ".salvaged")
+PASSING_SUFFIXES: Final = ("-journal", "-reserve", ".salvaging", ".salvaged")
 """Files that are there at times."""
-_BAD: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DAMAGE_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _CUT_OFF: Final = frozenset({sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS})
 
 
@@ -129,10 +129,10 @@ class SpoolFile:
 
     def over(self, pages: int, most: int) -> int:
         """Return by how many bytes all that is in a database of so many pages, and the log, exceed *most*."""
-        over = pages * PAGE + LOG_BYTES - most
+        over = pages * PAGE_BYTES + LOG_BYTES - most
         if over > 0:
             (free,) = self.pragma("freelist_count")
-            over -= free * PAGE
+            over -= free * PAGE_BYTES
         return over
 
     def pages(self) -> int:
@@ -142,7 +142,7 @@ class SpoolFile:
 
     def _growth(self) -> int:
         """Bytes by which the database will grow when all that is in the log is moved to it. Within a transaction."""
-        return self.pages() * PAGE - self._size
+        return self.pages() * PAGE_BYTES - self._size
 
     def _disk_free(self) -> int:
         found = os.statvfs(self._folder)
@@ -158,7 +158,7 @@ class SpoolFile:
 
     def check_room(self, pages: int) -> None:
         """SpoolFull if the disk has too little room for a database of so many pages: the log could not be emptied."""
-        growth = pages * PAGE - self._size
+        growth = pages * PAGE_BYTES - self._size
         if growth > 0 and (free := self._disk_free()) < 2 * growth:
             raise SpoolFull(
                 f"spool {str(self.path)!r} cannot grow, since its disk is full ({free:,} bytes are left): "
@@ -177,7 +177,7 @@ class SpoolFile:
         """Within a transaction that removed something: let the file end earlier if the disk has no room for more."""
         growth = self._growth()
         if growth > 0 and self._disk_free() < 2 * growth:
-            self._vacuum(growth // PAGE + 1)
+            self._vacuum(growth // PAGE_BYTES + 1)
 
     def make_room(self) -> None:
         """Within a transaction that added something: let the file end earlier if it must. SpoolFull if it cannot."""
@@ -188,17 +188,17 @@ class SpoolFile:
         """Give a piece of what is free back to the disk. Return whether there is more."""
         with self.transaction(READ):
             (free,) = self.pragma("freelist_count")
-            if free <= SPARE and self._growth() == 0:
+            if free <= SPARE_PAGES and self._growth() == 0:
                 return False
         with self.transaction(WRITE):
             (free,) = self.pragma("freelist_count")
-            self._vacuum(min(PIECE, free - SPARE))
+            self._vacuum(min(PAGES_GIVEN_BACK, free - SPARE_PAGES))
         with self.lock:
             try:
                 self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # that cuts the file
             except sqlite3.Error as error:
                 raise self.failure(error) from None
-        return bool(free - SPARE > PIECE)
+        return bool(free - SPARE_PAGES > PAGES_GIVEN_BACK)
 
     def _vacuum(self, pages: int) -> None:
         """Take free pages from the end of the file: one by each statement, since Python makes one step of it."""
@@ -225,7 +225,7 @@ class SpoolFile:
         if self._beside("-wal").exists() or not hasattr(os, "posix_fallocate"):
             return
         try:
-            _allocate(self._beside("-reserve"), LOG_BYTES + 16 * PAGE, os.O_RDWR | os.O_CREAT)
+            _allocate(self._beside("-reserve"), LOG_BYTES + 16 * PAGE_BYTES, os.O_RDWR | os.O_CREAT)
         except OSError:
             self._beside("-reserve").unlink(missing_ok=True)
 
@@ -260,7 +260,7 @@ class SpoolFile:
     def _check_owner(self) -> None:
         """SpoolDamaged if a file of the spool is a link, a pipe or such, or another user's: others may write here."""
         folder = self.path.parent.stat()
-        for suffix in (*SIDES, *PASSING):
+        for suffix in (*SIDES, *PASSING_SUFFIXES):
             with contextlib.suppress(FileNotFoundError):
                 found = (path := self._beside(suffix)).lstat()
                 if not stat.S_ISREG(found.st_mode) or is_foreign(found, folder):
@@ -282,7 +282,7 @@ class SpoolFile:
 
     def _connect(self) -> None:
         try:
-            self.db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+            self.db = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
             self.db.text_factory = lambda raw: raw.decode("utf-8", "replace")
             self._inode = self.path.stat().st_ino
             prepare(self.db, on_disk=self._on_disk)
@@ -402,42 +402,44 @@ class SpoolFile:
 
     def _lock_folder(self, folder: int) -> None:
         """Wait for the lock as long as others may need it. Any user that may read a folder can hold it for ever."""
-        until = _CLOCK.monotonic() + WAIT
+        until = _CLOCK.monotonic() + LOCK_SECONDS
         while True:
             try:
                 return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if _CLOCK.monotonic() > until:
                     raise SpoolDamaged(
-                        f"spool {str(self.path)!r} cannot be opened: another process has locked its folder ({WAIT:g} s)"
+                        f"spool {str(self.path)!r} cannot be opened: another process has locked its folder ({LOCK_SECONDS:g} s)"
                     ) from None
-                time.sleep(LOOK)
+                time.sleep(LOOK_INTERVAL)
 
     def failure(self, error: sqlite3.Error) -> SpoolFull | SpoolDamaged:
         """Return what an error of SQLite means for who uses the spool."""
         extended = getattr(error, "sqlite_errorcode", 0)
         code, where = extended & 0xFF, f"spool {str(self.path)!r}"
-        if code in _BAD or extended in _CUT_OFF or str(error).startswith("no such "):
+        if code in _DAMAGE_CODES or extended in _CUT_OFF or str(error).startswith("no such "):
             return Damaged(f"{where} is damaged ({error})")
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             return SpoolFull(
                 f"{where} cannot be written, since the disk is full or failed: nothing was added ({error})"
             )
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return SpoolFull(f"{where} was locked by another process for {WAIT:g} s: nothing was added; try again")
+            return SpoolFull(
+                f"{where} was locked by another process for {LOCK_SECONDS:g} s: nothing was added; try again"
+            )
         return SpoolDamaged(f"{where} cannot be used: {error}")
 
 
 def prepare(db: sqlite3.Connection, *, on_disk: bool) -> None:
     """Set a connection up, and the file, if it is new."""
     if db.execute("PRAGMA page_count").fetchone() == (0,):
-        db.execute(f"PRAGMA page_size = {PAGE}")
+        db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {'FULL' if on_disk else 'NORMAL'}")
     db.execute("PRAGMA secure_delete = OFF")  # else the log has as many bytes as what is removed
     db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-    db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
 def make_tables(db: sqlite3.Connection) -> None:

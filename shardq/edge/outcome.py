@@ -12,7 +12,7 @@ from shardq.edge.refusals import FORGOTTEN, Losses
 from shardq.edge.spool import Spool
 from shardq.errors import BackendTimeout, MessageRefused
 
-LOOK: Final = 0.02
+LOOK_INTERVAL: Final = 0.02
 """Seconds between two looks at the spool while somebody waits."""
 STORED: Final = "stored"
 
@@ -72,7 +72,7 @@ class Sent(_Sent):
         """
         until = self._clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
         while (found := self._look(until)) is None:
-            time.sleep(LOOK)
+            time.sleep(LOOK_INTERVAL)
         return found
 
 
@@ -88,7 +88,7 @@ class AsyncSent(_Sent):
         """
         until = self._clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
         while (found := await asyncio.to_thread(self._look, until)) is None:  # noqa: ASYNC110 - another process may act
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LOOK_INTERVAL)
         return found
 
 

@@ -13,22 +13,22 @@ from shardq.edge.compression import Compressor
 from shardq.edge.prefixes import Prefix
 from shardq.edge.spool import Spooled
 
-MOST_MESSAGES: Final = 500
-MOST_BYTES: Final = 256 * 1024
+MAX_MESSAGES: Final = 500
+MAX_PARCEL_BYTES: Final = 256 * 1024
 COLUMNS: Final = 64
 """Bytes of a batch besides its messages, which take less in it than they do as requests."""
 
 
-class Bounds(NamedTuple):
+class ParcelBounds(NamedTuple):
     """How many messages may go out in one request, and of how many bytes. An older gateway takes one."""
 
     messages: int = 1
     bytes: int = 0
 
     @classmethod
-    def told(cls, info: Any) -> Bounds:
+    def told(cls, info: Any) -> ParcelBounds:
         """Return those of a gateway that says what it takes, and no more than is of use."""
-        return cls(min(info.max_batch_messages, MOST_MESSAGES), min(info.max_batch_bytes, MOST_BYTES))
+        return cls(min(info.max_batch_messages, MAX_MESSAGES), min(info.max_batch_bytes, MAX_PARCEL_BYTES))
 
     @property
     def takes_batches(self) -> bool:

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from shardq.backoff import Exponential
 
-FINAL: Final = frozenset({"INVALID", "NOT_DECODABLE"})
+FINAL_REASONS: Final = frozenset({"INVALID", "NOT_DECODABLE"})
 """Reasons that lie in the message: no try will store it. Reasons that nobody knows yet are taken for the gateway's."""
 TOO_LARGE: Final = "TOO_LARGE"
 PAUSE: Final = Exponential(base=1.0, factor=2, cap=60.0, jitter="none")
-SPREAD: Final = 0.2
+PAUSE_SPREAD: Final = 0.2
 """The share of a pause by which it may be shorter, so that producers that were refused together come one by one."""
-AT_ONCE: Final = 16
-"""So many places are asked for at a time."""
+PLACES_AT_ONCE: Final = 16
+"""Places that are asked for at a time."""
 
 
 def place_of(request: Any, reason: str) -> str:
@@ -40,7 +40,7 @@ class _Place:
     is_asked: bool = False
 
 
-class Places:
+class GatewayPlaces:
     """The places at which messages are held. Times are seconds of one monotonic clock."""
 
     def __init__(self, random: Random) -> None:
@@ -64,7 +64,7 @@ class Places:
 
     def due(self, now: float) -> list[str]:
         """Return the places for which it is time to ask. Each must be told `failed` or `opened`."""
-        found = [name for name, each in self._places.items() if each.due <= now and not each.is_asked][:AT_ONCE]
+        found = [name for name, each in self._places.items() if each.due <= now and not each.is_asked][:PLACES_AT_ONCE]
         for name in found:
             self._places[name].is_asked = True
         return found
@@ -86,4 +86,4 @@ class Places:
                 each.due = now
 
     def _pause(self, failures: int) -> float:
-        return PAUSE(failures, self._random) * (1 - SPREAD * self._random.random())
+        return PAUSE(failures, self._random) * (1 - PAUSE_SPREAD * self._random.random())

@@ -18,18 +18,18 @@ from shardq.datasink.frames import zstd
 from shardq.datasink.messages import Part
 from shardq.datasink.messages import Prefix as Offered
 
-MOST: Final = 4 * 1024 * 1024
-LEAST_PART: Final = 4 * 1024
+MAX_PREFIX_BYTES: Final = 4 * 1024 * 1024
+MIN_PART: Final = 4 * 1024
 """Bytes of what is worth to be remembered."""
-FRESH: Final = 1 / 3
+OFFER_SHARE: Final = 1 / 3
 """So large a share of a prefix is sent before the next one is offered: values of long ago have less in common."""
-RARELY: Final = 8
-"""So many times as much is sent before the next one is offered, if the last one did not pay."""
-PAYS: Final = 0.95
-TRIALS: Final = 4
+UNPAID_FACTOR: Final = 8
+"""As many times as much is sent before the next one is offered, if the last one did not pay."""
+PAYING_SHARE: Final = 0.95
+TRIAL_PREFIXES: Final = 4
 """A prefix pays if its first frames have less than so large a share of what they have without: it takes its time."""
-AFRESH: Final = 16
-"""Of so many prefixes one is tried, and the others are taken to pay as the one before did."""
+TRIED_OF_PREFIXES: Final = 16
+"""Of this number of prefixes one is tried, and the others are taken to pay as the one before did."""
 PATIENCE: Final = 60.0
 """Seconds after which a prefix is given up that the gateway does not say it knows."""
 
@@ -49,7 +49,7 @@ class Prefix:
         self.number, self._parts = number, parts
         self._made: dict[bool, Any] = {}
         self._tried: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
-        if before is not None and before.pays and number % AFRESH:
+        if before is not None and before.pays and number % TRIED_OF_PREFIXES:
             self._tried = before._tried
 
     @property
@@ -61,9 +61,9 @@ class Prefix:
     def pays_for(self, *, is_hard: bool) -> bool | None:
         """Whether a compressor is worth it; None if that is not known yet."""
         tried = self._tried[is_hard]
-        if len(tried) < TRIALS:
+        if len(tried) < TRIAL_PREFIXES:
             return None
-        return sum(size for size, _ in tried) < PAYS * sum(other for _, other in tried)
+        return sum(size for size, _ in tried) < PAYING_SHARE * sum(other for _, other in tried)
 
     def compare(self, size: int, other: int, *, is_hard: bool) -> None:
         """Note the size of a frame, and what it would be without."""
@@ -84,14 +84,14 @@ class Prefix:
         return frame
 
 
-class Prefixes:
+class ProducerPrefixes:
     """The prefixes of one call: the one in `use`, and what is remembered for the next one, *most* bytes each.
 
     *most* is what the gateway takes; 0 if it knows none.
     """
 
     def __init__(self, clock: Clock, most: int = 0) -> None:
-        self._clock, self.most = clock, min(most, MOST)
+        self._clock, self.most = clock, min(most, MAX_PREFIX_BYTES)
         self.use: Prefix | None = None
         self._parts = deque[tuple[int, bytes]]()
         self._end = self._offered_end = self._number = 0
@@ -99,7 +99,7 @@ class Prefixes:
 
     def part(self, content: bytes) -> Any:
         """Return which part of the next prefix the members of a batch become that goes out now; None: of none."""
-        if not LEAST_PART <= len(content) <= self.most:
+        if not MIN_PART <= len(content) <= self.most:
             return None
         part = Part(at=self._end)
         self._parts.append((self._end, content))
@@ -111,7 +111,7 @@ class Prefixes:
     def offer(self) -> Any:
         """Return the prefix to offer to the gateway now, after its parts were sent; None if it is not time."""
         now = self._clock.monotonic()
-        wanted = FRESH * self.most * (1 if self.use is None or self.use.pays else RARELY)
+        wanted = OFFER_SHARE * self.most * (1 if self.use is None or self.use.pays else UNPAID_FACTOR)
         is_time = self._end - self._offered_end >= wanted and now >= self._offered_at + PATIENCE
         if not self._parts or not is_time:
             return None

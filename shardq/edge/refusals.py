@@ -17,10 +17,10 @@ FORGOTTEN: Final = "no longer kept"
 SELECT: Final = """SELECT CAST(id AS BLOB), CAST(request AS BLOB), CAST(reason AS TEXT), CAST(text AS TEXT),
 CAST(at AS REAL), number FROM refused"""
 """Bits that have flipped may make a value one of another type."""
-TRIM: Final = 2 * STEP
-"""So many are forgotten at once: more than are added at once."""
-NAMED: Final = 10
-"""So many ids are named in an error; the rest is counted."""
+TRIMMED: Final = 2 * STEP
+"""Refusals that are forgotten at once: more than are added at once."""
+MAX_NAMED: Final = 10
+"""Ids that are named in an error; the rest is counted."""
 
 
 class Refused(NamedTuple):
@@ -84,7 +84,7 @@ class Refusals:
         (held,) = db.execute("SELECT refused_bytes FROM counts").fetchone()
         if not isinstance(held, int):
             raise Damaged(f"spool {str(self.file.path)!r} is damaged (its counts are no numbers)")
-        for _ in range(TRIM):
+        for _ in range(TRIMMED):
             if held <= self._max_bytes:
                 return False
             row = db.execute(
@@ -128,7 +128,7 @@ class Refusals:
             )
             rows = db.execute(
                 "SELECT lower(hex(id)), CAST(text AS TEXT) FROM refused WHERE number > ? ORDER BY number LIMIT ?",
-                (moment.number, NAMED),
+                (moment.number, MAX_NAMED),
             ).fetchall()
             (forgotten,) = db.execute("SELECT forgotten FROM counts").fetchone()
             (first,) = db.execute("SELECT coalesce(min(number), 0) FROM refused").fetchone()

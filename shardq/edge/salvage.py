@@ -12,12 +12,12 @@ from typing import Any, Final
 from shardq.edge.schema import OVERHEAD
 
 COUNTS: Final = "accepted, acked, refused, dropped, forgotten, forgotten_seq, resent"
-AT_ONCE: Final = 16
-"""So many rows are in memory at a time: each may be of 4 MiB."""
-NEAR: Final = 1000
-"""So many numbers behind a row are looked up one by one; behind them the end of what is damaged is searched for."""
-MOST_NAMED: Final = 100_000
-"""So many messages that cannot be read are named one by one, the newest."""
+ROWS_AT_ONCE: Final = 16
+"""Rows that are in memory at a time: each may be of 4 MiB."""
+NEAR_NUMBERS: Final = 1000
+"""Numbers behind a row that are looked up one by one; behind them the end of what is damaged is searched for."""
+MAX_NAMED: Final = 100_000
+"""Messages that cannot be read and are named one by one, the newest."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ def _name(new: sqlite3.Connection, found: Salvaged) -> None:
     new.executemany(
         "INSERT INTO refused (seq, id, request, reason, text, at, sum) VALUES (?, x'', x'', 'DAMAGED', ?, "
         "unixepoch(), 0)",
-        ((seq, text) for seq in islice(numbers, MOST_NAMED)),
+        ((seq, text) for seq in islice(numbers, MAX_NAMED)),
     )
     new.execute("UPDATE counts SET refused = refused + ?", (found.lost,))
 
@@ -130,7 +130,7 @@ def _readable(db: sqlite3.Connection, table: str, columns: str, bad: list[range]
     last, top = 0, _top(db, table)
     select = f"SELECT {columns} FROM {table} WHERE rowid"
     while True:
-        rows, is_sound = _some(db, f"{select} > ? ORDER BY rowid LIMIT {AT_ONCE}", last)
+        rows, is_sound = _some(db, f"{select} > ? ORDER BY rowid LIMIT {ROWS_AT_ONCE}", last)
         for row in rows:
             if not isinstance(row[0], int) or row[0] <= last:
                 is_sound = False
@@ -139,7 +139,7 @@ def _readable(db: sqlite3.Connection, table: str, columns: str, bad: list[range]
             yield row
         if is_sound and not rows:
             return
-        near = last + NEAR
+        near = last + NEAR_NUMBERS
         while not is_sound:  # one number after the other, until there is one that can be looked up
             if last >= top:
                 return
@@ -165,7 +165,7 @@ def _add(ranges: list[range], more: range) -> None:
 
 def _end(db: sqlite3.Connection, select: str, last: int, top: int) -> int:
     """The number from which on the next rows can be read; *last* is one from which they cannot. *top* if none can."""
-    good, stride = last, NEAR
+    good, stride = last, NEAR_NUMBERS
     while good < top:
         good, stride = min(top, good + stride), 2 * stride
         if _some(db, f"{select} > ? ORDER BY rowid LIMIT 1", good)[1]:

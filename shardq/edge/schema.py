@@ -8,7 +8,7 @@ from zlib import crc32
 SCHEMA: Final = 2
 APPLICATION: Final = int.from_bytes(b"sqed", "big")
 """The number by which SQLite's files say whose they are."""
-PAGE: Final = 4096
+PAGE_BYTES: Final = 4096
 
 MESSAGES: Final = """CREATE TABLE messages (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, request BLOB NOT NULL, at REAL, sum INTEGER NOT NULL

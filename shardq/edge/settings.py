@@ -14,12 +14,12 @@ OnFull = Literal["raise", "drop_oldest"]
 Durability = Literal["process", "disk"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-LEAST_BYTES: Final = 8 * 1024 * 1024
-MOST_BYTES: Final = 2**46
+MIN_BYTES: Final = 8 * 1024 * 1024
+MAX_BYTES: Final = 2**46
 MAX_PAYLOAD: Final = 4 * 1024 * 1024
 LEVELS: Final = (1, 22)
 """Those of zstd that make frames smaller."""
-MOST_HOLD: Final = 10 * 365 * 86_400.0
+MAX_HOLD: Final = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,13 @@ class EdgeSettings:
             raise ConfigError(f"on_full must be raise or drop_oldest, not {shown(self.on_full)}")
         if self.durability not in ("process", "disk"):
             raise ConfigError(f"durability must be process or disk, not {shown(self.durability)}")
-        whole("max_bytes", self.max_bytes, LEAST_BYTES, MOST_BYTES, "the log alone takes half of the least")
+        whole("max_bytes", self.max_bytes, MIN_BYTES, MAX_BYTES, "the log alone takes half of the least")
         whole("max_payload", self.max_payload, 1, MAX_PAYLOAD)
         if self.level is not None:
             whole("level", self.level, *LEVELS)
-        whole("in_memory", self.in_memory, 1, MOST_BYTES)
-        whole("max_refused_bytes", self.max_refused_bytes, 0, MOST_BYTES)
-        seconds("hold", self.hold, 0, MOST_HOLD)
+        whole("in_memory", self.in_memory, 1, MAX_BYTES)
+        whole("max_refused_bytes", self.max_refused_bytes, 0, MAX_BYTES)
+        seconds("hold", self.hold, 0, MAX_HOLD)
         if bool(self.certificate) != bool(self.key):
             raise ConfigError("certificate and key go together: give both, or neither")
         if self.token and not (self.is_secure or self._is_local):

@@ -32,7 +32,7 @@ class Spooled(NamedTuple):
     request: bytes
 
 
-class Page(NamedTuple):
+class SpoolPage(NamedTuple):
     """Some messages in their order. `resent` changes when refused ones wait again; `goes_out` counts all not held."""
 
     messages: list[Spooled]
@@ -40,7 +40,7 @@ class Page(NamedTuple):
     goes_out: int
 
 
-class Hold(NamedTuple):
+class SpoolHold(NamedTuple):
     """Why a message is held, and at which place. `size` is that of its payload."""
 
     seq: int
@@ -134,7 +134,7 @@ class Spool:
         return numbers
 
     @mended
-    def after(self, seq: int, count: int, most_bytes: int) -> Page:
+    def after(self, seq: int, count: int, most_bytes: int) -> SpoolPage:
         """Return the next messages behind number *seq*: at most *count*, and about *most_bytes*, but one if any.
 
         Those that are held are left out, and those whose bits have flipped are set aside.
@@ -148,7 +148,7 @@ class Spool:
                 return page
             seq = bad[-1]
 
-    def _page(self, seq: int, count: int, most_bytes: int) -> tuple[Page, list[int]]:
+    def _page(self, seq: int, count: int, most_bytes: int) -> tuple[SpoolPage, list[int]]:
         """The next messages, and the numbers of those between them whose bits have flipped."""
         found, bad = list[Spooled](), list[int]()
         size, last = 0, seq
@@ -170,7 +170,7 @@ class Spool:
                     break
                 found.append(Spooled(number, message_id, request))
             resent, goes_out = db.execute("SELECT resent, waiting - held FROM counts").fetchone()
-        return Page(found, resent, goes_out), bad
+        return SpoolPage(found, resent, goes_out), bad
 
     @mended
     def acked(self, seqs: Collection[int]) -> set[int]:
@@ -197,7 +197,7 @@ class Spool:
         self.refusals.trim_all()
 
     @mended
-    def hold(self, holds: Sequence[Hold]) -> None:
+    def hold(self, holds: Sequence[SpoolHold]) -> None:
         """Let messages wait at their places. What was held before stays held since then.
 
         SpoolFull if the disk has no room to note it; the first ones may be held.

@@ -9,8 +9,8 @@ from typing import Final
 from shardq.edge.parcels import Parcel
 
 ROUND_TRIPS: Final = 2
-LEAST: Final = 1024 * 1024
-SPAN: Final = 0.5
+MIN_BYTES: Final = 1024 * 1024
+SPAN_SECONDS: Final = 0.5
 """Seconds in which is counted how fast acks come."""
 
 
@@ -22,7 +22,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         self._parcels = deque[Parcel]()
-        self._most, self._acked, self._since, self._least = LEAST, 0, -math.inf, math.inf
+        self._most, self._acked, self._since, self._least = MIN_BYTES, 0, -math.inf, math.inf
 
     @property
     def is_full(self) -> bool:
@@ -40,7 +40,7 @@ class UnderWay:
         self._least = min(self._least, now - parcel.sent_at)
         while self._parcels and not self._parcels[0].left:
             self._parcels.popleft()
-        if (span := now - self._since) < SPAN:
+        if (span := now - self._since) < SPAN_SECONDS:
             return
         rate, self._acked, self._since = self._acked / span, 0, now
-        self._most = max(LEAST, round(ROUND_TRIPS * rate * self._least))
+        self._most = max(MIN_BYTES, round(ROUND_TRIPS * rate * self._least))

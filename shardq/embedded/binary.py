@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from shardq.arguments import path as path_of
-from shardq.durability import OLDEST
+from shardq.durability import OLDEST_VERSIONS
 from shardq.errors import ServerUnfit
 from shardq.extras import install
 from shardq.files import shortened
@@ -66,7 +66,7 @@ def probe_server(path: str) -> ServerBinary:
     if match is None:
         raise ServerUnfit(f"{shortened(path)} is not a Redis or Valkey server")
     found = ServerBinary(path, match[1].lower(), match[2])
-    floor = OLDEST[found.product]
+    floor = OLDEST_VERSIONS[found.product]
     if (int(match[3]), int(match[4])) < floor:
         raise ServerUnfit(f"{path} is {found.name}; shardq needs {floor[0]}.{floor[1]} or newer")
     return found

@@ -31,7 +31,7 @@ _LOCK = "lock"
 _LOG = "server.log"
 _PREFIX = "shardq-"
 _ABANDONED = re.compile(rf"{_PREFIX}(\d{{1,9}})-\w+", re.ASCII)
-_YOUNG = 60.0  # seconds: a directory that a process of another PID namespace has just made is not locked yet
+_YOUNG_SECONDS = 60.0  # seconds: a directory that a process of another PID namespace has just made is not locked yet
 _SOCKET_LIMIT = 104  # bytes of sun_path on macOS, with the final zero; Linux has 108
 _LOCK_GRACE = 1.0  # seconds: a server that was just killed may need a moment to release the lock
 _LOG_LINES = 12
@@ -152,7 +152,7 @@ def _alive(pid: int) -> bool:
 
 def _is_old(directory: Path) -> bool:
     try:
-        return _CLOCK.wall() - directory.lstat().st_mtime > _YOUNG
+        return _CLOCK.wall() - directory.lstat().st_mtime > _YOUNG_SECONDS
     except OSError:
         return False
 

@@ -14,7 +14,7 @@ from shardq.errors import ShardqError
 T = TypeVar("T")
 
 
-class Answer(Generic[T]):
+class HttpAnswer(Generic[T]):
     """The last answer to a question, which *ask* asks: for *fresh* seconds from its arrival all get it, or its error.
 
     Those that come while it is asked wait for that answer. Between two askings there are at least *fresh* seconds. One

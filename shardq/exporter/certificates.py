@@ -21,7 +21,7 @@ class Pem(NamedTuple):
     authority: bytes | None
 
 
-class Certificates:
+class ServerCertificates:
     """Chain and key, and the authority of clients, if they need a certificate, too. ConfigError if they are bad.
 
     Files that are bad later are not taken: what was read before stays.

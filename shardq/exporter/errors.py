@@ -17,7 +17,7 @@ FAILED: Final = "failed: the log of this process says why"
 """What is said of an error that nobody expects."""
 
 
-class Told(BackendError):
+class ToldError(BackendError):
     """What is wrong, in a text that all may hear: it names no server, and nothing that is set there."""
 
 
@@ -32,7 +32,7 @@ def is_refused(error: ShardqError) -> bool:
 
 def is_away(error: ShardqError) -> bool:
     """Say whether Redis did not answer, or only that it does not know this user, which it says to all that is asked."""
-    if not isinstance(error, BackendError) or isinstance(error, (Garbled, Told)):
+    if not isinstance(error, BackendError) or isinstance(error, (Garbled, ToldError)):
         return False
     refused = error.__cause__
     return not isinstance(refused, Refused) or refused.code in UNKNOWN_USER
@@ -45,7 +45,7 @@ def is_answer(error: ShardqError) -> bool:
 
 def public_text(error: ShardqError) -> str:
     """Return what a stranger may hear of an error of Redis: the error itself may name servers, users and rights."""
-    if isinstance(error, Told):
+    if isinstance(error, ToldError):
         return str(error)
     if isinstance(error, BackendTimeout):
         return NO_ANSWER
@@ -56,4 +56,4 @@ def public_text(error: ShardqError) -> str:
 
 def is_private(error: ShardqError) -> bool:
     """Say whether the log is to have an error of Redis. That Redis is away is there already, once."""
-    return not is_away(error) and not isinstance(error, Told)
+    return not is_away(error) and not isinstance(error, ToldError)

@@ -17,7 +17,7 @@ with extra("scaler"):
 from shardq.client import AsyncClient
 from shardq.errors import ConfigError
 from shardq.exporter.asking import Asking
-from shardq.exporter.certificates import Certificates
+from shardq.exporter.certificates import ServerCertificates
 from shardq.exporter.keda import MAX_REQUEST, MAX_STREAMS, ExternalScaler
 from shardq.exporter.poller import Poller
 from shardq.exporter.watcher import Watchers
@@ -41,7 +41,11 @@ class KedaServer:
     """
 
     def __init__(
-        self, listen: str, poller: Poller, connect: Callable[[], AsyncClient], certificates: Certificates | None = None
+        self,
+        listen: str,
+        poller: Poller,
+        connect: Callable[[], AsyncClient],
+        certificates: ServerCertificates | None = None,
     ) -> None:
         self._listen, self._poller, self._connect = check_address("the address", listen), poller, connect
         self._certificates = certificates

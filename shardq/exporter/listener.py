@@ -30,7 +30,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from shardq.clock import Clock, SystemClock
 from shardq.errors import BackendError, ConfigError
 from shardq.exporter.errors import FAILED, is_private, public_text
-from shardq.exporter.places import Places
+from shardq.exporter.places import StatPlaces
 from shardq.exporter.seldom import Seldom
 from shardq.sockets import UNIX, address_of, check_address, listeners
 
@@ -44,7 +44,7 @@ PATIENCE: Final = 5.0
 """Seconds within which a request must be there."""
 REPLY: Final = 10.0
 """Seconds within which a reply must be made, and as many within which it must be read."""
-LINGER: Final = 1.0
+LINGER_SECONDS: Final = 1.0
 """Seconds that the other side has to close, when it was sent all."""
 SLICE: Final = 32 * 1024
 """Bytes of a page that are copied for a connection at a time."""
@@ -57,12 +57,12 @@ ENDING: Final = 2.0
 UNREAD: Final = 64 * 1024
 """Bytes behind a request that are read and dropped, so that the reply is not lost with them."""
 _TARGET: Final = re.compile("[!-~]+")
-PLAIN: Final = "text/plain; charset=utf-8"
+PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 log = logging.getLogger("shardq.exporter")
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """What was asked for: `path` is decoded; `rest` is what follows the path of the route, and `query` what follows ?.
 
     `accept` is the header field of that name. `twice` are names that the query says more than once: the last counts.
@@ -79,7 +79,7 @@ class Reply(NamedTuple):
     """What is answered: *body* is of the content type *kind*. Text is sent as UTF-8."""
 
     body: str | bytes
-    kind: str = PLAIN
+    kind: str = PLAIN_TEXT
     status: int = 200
 
     def encoded(self) -> Reply:
@@ -95,7 +95,7 @@ class Refusal(Exception):
         self.status, self.text = status, text
 
 
-Route = Callable[[Request], Reply] | Reply
+Route = Callable[[HttpRequest], Reply] | Reply
 """A reply, or what makes it in one of a few threads, or raises `Refusal`."""
 
 
@@ -130,7 +130,7 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._places = Places()
+        self._places = StatPlaces()
         self._makers = asyncio.Semaphore(THREADS)
         self._tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
         self._closing = asyncio.Event()
@@ -237,7 +237,7 @@ class Listener:
                 await self._send(writer, reply, is_head=isinstance(asked, bytes) and asked.startswith(b"HEAD "))
             if places.has(connection):
                 places.linger(connection)
-                async with asyncio.timeout(LINGER):
+                async with asyncio.timeout(LINGER_SECONDS):
                     await _linger(reader, writer)
         except (OSError, TimeoutError, EOFError) as error:
             error.__traceback__ = None  # the reader keeps the error, which keeps what is here: so the page would stay
@@ -268,7 +268,7 @@ class Listener:
         self._places.send(connection, page)
         return reply.encoded()
 
-    def _made(self, route: Callable[[Request], Reply], request: Request) -> Reply:
+    def _made(self, route: Callable[[HttpRequest], Reply], request: HttpRequest) -> Reply:
         try:
             return route(request).encoded()
         except Refusal:
@@ -328,7 +328,7 @@ async def _asked(reader: asyncio.StreamReader) -> bytes | Refusal:
         return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {MAX_REQUEST} bytes at most")
 
 
-def _understood(asked: bytes, routes: Mapping[str, Route]) -> tuple[Request, Route]:
+def _understood(asked: bytes, routes: Mapping[str, Route]) -> tuple[HttpRequest, Route]:
     """Return what a request asks for, and its route. Refusal if there is none."""
     lines = asked.decode("latin-1").split("\r\n")[:-2]
     words = lines[0].split(" ")
@@ -346,7 +346,7 @@ def _understood(asked: bytes, routes: Mapping[str, Route]) -> tuple[Request, Rou
     for begin, route in routes.items():
         if path == begin or (begin.endswith("/") and path.startswith(begin)):
             twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-            return Request(path, path.removeprefix(begin), dict(pairs), fields.get("accept", ""), twice), route
+            return HttpRequest(path, path.removeprefix(begin), dict(pairs), fields.get("accept", ""), twice), route
     there = ", ".join(each for each in routes if f"{each}/" not in routes)
     raise Refusal(HTTPStatus.NOT_FOUND, f"not found; there are {there}")
 

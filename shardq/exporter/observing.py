@@ -9,8 +9,8 @@ from typing import Self, cast
 from shardq.arguments import check_name, flag, iterable, of_type, whole
 from shardq.client import Client
 from shardq.errors import BackendError
-from shardq.exporter.answers import Answer
-from shardq.exporter.poller import FRESH, Poller
+from shardq.exporter.answers import HttpAnswer
+from shardq.exporter.poller import FRESH_SECONDS, Poller
 from shardq.exporter.queues import OF_PARTITIONS, OF_QUEUES, OF_SERVER, OF_TENANTS, QueueSamples
 from shardq.exporter.tenants import MAX_TENANTS
 from shardq.telemetry.instruments import BUILD
@@ -24,7 +24,7 @@ class Observing:
     def __init__(self, samples: QueueSamples, client: Client, *, tenants: bool) -> None:
         self._samples, self._server = samples, client.server.labels
         # A provider asks for each instrument by itself.
-        self._told = Answer(self._tell, FRESH, client.clock)
+        self._told = HttpAnswer(self._tell, FRESH_SECONDS, client.clock)
         self._source = watch((*OF_QUEUES, *OF_PARTITIONS, *OF_SERVER, *(OF_TENANTS if tenants else ())), self._observed)
         measuring()  # a program that only observes makes no call that would find the provider
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from shardq.clock import Clock
-from shardq.exporter.listener import Reply, Request
+from shardq.exporter.listener import HttpRequest, Reply
 from shardq.exporter.text import CONTENT_TYPE, text_of
 from shardq.telemetry.sample import Sample
 
-FRESH: Final = 1.0
+FRESH_SECONDS: Final = 1.0
 """Seconds for which those who ask share a page."""
 
 
-class Page:
+class MetricsPage:
     """A route of the listener with what *samples* returns. What that raises is shared with nobody.
 
     >>> from shardq.clock import SystemClock
@@ -30,10 +30,10 @@ class Page:
         self._lock = threading.Lock()
         self._page, self._until = Reply(b"", CONTENT_TYPE), -math.inf
 
-    def __call__(self, _: Request) -> Reply:
+    def __call__(self, _: HttpRequest) -> Reply:
         """Return the page. A request that comes while it is made waits for it."""
         with self._lock:
             if self._clock.monotonic() >= self._until:
                 self._page = Reply(text_of(self._samples()), CONTENT_TYPE).encoded()
-                self._until = self._clock.monotonic() + FRESH
+                self._until = self._clock.monotonic() + FRESH_SECONDS
             return self._page

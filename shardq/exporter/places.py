@@ -18,7 +18,7 @@ MAX_UNSENT: Final = 32 * 1024 * 1024
 """Bytes of pages that are being sent. Connections that are sent the same page share its bytes."""
 
 
-class Places:
+class StatPlaces:
     """The connections, in the order in which they make room for others.
 
     First go those that have their reply, then those that have waited or read for the longest.

@@ -17,9 +17,9 @@ METRICS: Final[tuple[Metric, ...]] = ("load", "age", "drain")
 
 LEAD: Final = 30.0
 """Seconds before a delayed message is due in which a worker is started for it."""
-MOST_WORKERS: Final = 1_000_000
+MAX_WORKERS: Final = 1_000_000
 """More workers than anybody could start: what is reckoned from numbers that make no sense ends here."""
-FASTEST: Final = 2.0
+MAX_GROWTH: Final = 2.0
 """Times as many workers as there are: what is wanted at most before it is known what more of them would do."""
 
 
@@ -125,13 +125,13 @@ class Policy(NamedTuple):
             return float(numbers.load) if numbers.load else min(1.0, self.target)
         # Where only something due soon makes it active, one worker is enough until it is due.
         workers = self._workers(numbers) if numbers.load else 1.0
-        return max(0.001, round(min(workers, MOST_WORKERS) * self.target, 3))
+        return max(0.001, round(min(workers, MAX_WORKERS) * self.target, 3))
 
     def is_known(self, numbers: Numbers) -> bool:
         """Say whether the value can be told: by age and drain time it takes to know the workers."""
         return self.metric == "load" or numbers.workers is not None or not numbers.load
 
-    def wanted(self, numbers: Numbers, *, least: int = 0, most: int = MOST_WORKERS) -> int:
+    def wanted(self, numbers: Numbers, *, least: int = 0, most: int = MAX_WORKERS) -> int:
         """Return how many workers there should be, from *least* to *most*."""
         # In thousandths, since 3 * 0.1 / 0.1 is more than 3.
         found = -(-round(self.value(numbers) * 1000) // max(1, round(self.target * 1000)))
@@ -147,7 +147,7 @@ class Policy(NamedTuple):
         if self.metric == "age":
             return max(busy, min(self._by_age(numbers), useful))
         if not numbers.per_worker:
-            return max(busy, min(FASTEST * (numbers.workers or 1), useful))
+            return max(busy, min(MAX_GROWTH * (numbers.workers or 1), useful))
         for_new = (numbers.written_rate or 0.0) / numbers.per_worker
         for_old = numbers.runnable / numbers.per_worker / self.target
         # Short jobs come and go between two looks: those that come need workers all the time. What is done tells that
@@ -157,4 +157,4 @@ class Policy(NamedTuple):
 
     def _by_age(self, numbers: Numbers) -> float:
         """Return as many times the workers as the age is the target, and not more than twice as many as there are."""
-        return max(1, numbers.workers or 1) * min(FASTEST, (numbers.oldest_age or 0.0) / self.target)
+        return max(1, numbers.workers or 1) * min(MAX_GROWTH, (numbers.oldest_age or 0.0) / self.target)

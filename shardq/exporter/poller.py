@@ -18,11 +18,11 @@ from shardq.arguments import check_name
 from shardq.client import Client
 from shardq.clock import Clock
 from shardq.errors import BackendError, ShardqError
-from shardq.exporter.answers import Answer
-from shardq.exporter.errors import Garbled, Told, is_refused
+from shardq.exporter.answers import HttpAnswer
+from shardq.exporter.errors import Garbled, ToldError, is_refused
 from shardq.exporter.policy import Numbers, numbers_of
-from shardq.exporter.rates import Rates
-from shardq.exporter.server import Gate, Node, Server, node_of
+from shardq.exporter.rates import WorkerRates
+from shardq.exporter.server import Gate, ServerNode, ServerNumbers, node_of
 from shardq.exporter.tenants import Tenants
 from shardq.model.outlook import Outlook
 from shardq.model.stats import QueueStats
@@ -37,13 +37,13 @@ from shardq.partitions.over import each_of, over
 
 T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
-FRESH: Final = 1.0
+FRESH_SECONDS: Final = 1.0
 """Seconds for which the numbers of a queue count as those of now."""
-SLOW: Final = 5.0
+SLOW_FRESH_SECONDS: Final = 5.0
 """Seconds for which that is so of what changes slowly: workers, drain time, the names of the queues."""
 MAX_QUEUES: Final = 1000
 """Queues whose numbers are kept: those that were asked for last."""
-FORGOTTEN: Final = 300.0
+FORGET_AFTER: Final = 300.0
 """Seconds after which a queue is forgotten that nobody asked for."""
 MAX_STRANGERS: Final = 100
 """Names that are no known queue's, and are asked for in a second."""
@@ -68,8 +68,8 @@ class Poller:
         self._known: OrderedDict[str, Watched] = OrderedDict()
         self._strangers: OrderedDict[str, Watched] = OrderedDict()
         self._asked: list[float] = []
-        self.server = Server(client, self.clock)
-        self._names = Answer(self._queues, SLOW, self.clock)
+        self.server = ServerNumbers(client, self.clock)
+        self._names = HttpAnswer(self._queues, SLOW_FRESH_SECONDS, self.clock)
         self._refused: dict[str, int] = {}
         self._refused_sum: int | None = None
 
@@ -127,19 +127,19 @@ class Poller:
         """Return the names of all queues, sorted, at most 5 s old. BackendError if Redis does not say."""
         return self._names.get()
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[ServerNode]:
         """Return the servers that have queues which somebody asked for, at most 5 s old."""
         with self._lock:
             known = [each.node for each in self._known.values() if each.gate.error is None]
             asked = list(dict.fromkeys([self.server.node, *known]))
-        found: dict[str, Node] = {}
+        found: dict[str, ServerNode] = {}
         for each in asked:
             with contextlib.suppress(ShardqError):
                 node = each.get()
                 found[node.run_id] = node
         return [*found.values()]
 
-    def refused(self, nodes: Sequence[Node]) -> int:
+    def refused(self, nodes: Sequence[ServerNode]) -> int:
         """Return how many writes servers refused, since they were full: never less than before, whoever answers.
 
         What one had counted before it was first looked at counts only if it was among the first of all.
@@ -189,7 +189,7 @@ class Poller:
             for table, most in ((self._known, MAX_QUEUES), (self._strangers, MAX_STRANGERS)):
                 if queue in table:
                     table.move_to_end(queue)
-                while len(table) > most or (table and now - next(iter(table.values())).asked_at > FORGOTTEN):
+                while len(table) > most or (table and now - next(iter(table.values())).asked_at > FORGET_AFTER):
                     table.popitem(last=False)
             return found
 
@@ -213,9 +213,9 @@ class Poller:
     def _count_stranger(self) -> None:
         """Let no more names of strangers through to Redis than it can look up beside its work."""
         now = self.clock.monotonic()
-        self._asked = [each for each in self._asked if now - each < FRESH]
+        self._asked = [each for each in self._asked if now - each < FRESH_SECONDS]
         if len(self._asked) >= MAX_STRANGERS:
-            raise Told(f"more than {MAX_STRANGERS} unknown queues were asked for in a second: ask again")
+            raise ToldError(f"more than {MAX_STRANGERS} unknown queues were asked for in a second: ask again")
         self._asked.append(now)
 
 
@@ -232,19 +232,19 @@ class Watched:
     """One queue: the answers that are kept of it."""
 
     def __init__(
-        self, client: Client, state: QueueState, server: Server, clock: Clock, know: Callable[[Watched], None]
+        self, client: Client, state: QueueState, server: ServerNumbers, clock: Clock, know: Callable[[Watched], None]
     ) -> None:
         self._client, self.state, self._know = client, state, know
         self.asked_at = 0.0
         # On a cluster each queue may lie on another node, and one that is away says nothing of the others.
         self.gate: Gate = Gate(clock, server) if state.cluster else server
-        self.stats = Answer(self._ask_stats, FRESH, clock)
-        self._past = Answer(self._ask_past, SLOW, clock)
-        self.node = Answer(self._ask_node, SLOW, clock) if state.cluster else server.node
+        self.stats = HttpAnswer(self._ask_stats, FRESH_SECONDS, clock)
+        self._past = HttpAnswer(self._ask_past, SLOW_FRESH_SECONDS, clock)
+        self.node = HttpAnswer(self._ask_node, SLOW_FRESH_SECONDS, clock) if state.cluster else server.node
         self.parts: Sequence[QueueStats] = ()
         """The numbers of each partition, or of the queue alone; and those of the time before."""
         self._before: Sequence[QueueStats] = ()
-        self.rates = Rates(clock)
+        self.rates = WorkerRates(clock)
         self._garbled = set[str]()  # what could not be read when it was asked for last
 
     def past(self) -> Past | None:
@@ -302,7 +302,7 @@ class Watched:
         self._garbled.discard(what)
         return found
 
-    def _ask_node(self) -> Node:
+    def _ask_node(self) -> ServerNode:
         return self.ask(node_of(self.state.keys.meta, self.gate.patience, self.state.clock), "node_of")
 
 

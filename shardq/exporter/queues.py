@@ -70,7 +70,7 @@ _OF_STATS: Final[tuple[tuple[Instrument, Callable[[QueueStats], float]], ...]] =
 _OF_PAST: Final = (of.DRAIN_TIME, of.WORKERS, of.QUEUE_SLOTS)
 OF_QUEUES: Final = (*(instrument for instrument, _ in _OF_STATS), of.PAUSE_LEFT, *_OF_PAST)
 log = logging.getLogger("shardq.exporter")
-AT_ONCE: Final = 8
+MAX_QUEUES_AT_ONCE: Final = 8
 """Queues of which numbers are asked for at the same time."""
 PATIENCE: Final = 8.0
 """Seconds after which those of whom nothing is known by then count as not told."""
@@ -202,7 +202,7 @@ class QueueSamples:
             yield from map(self.of_queue, names)
             return
         with self._lock:
-            self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="shardq-poll")
+            self._pool = self._pool or ThreadPoolExecutor(MAX_QUEUES_AT_ONCE, thread_name_prefix="shardq-poll")
             asked = [self._pool.submit(self.of_queue, name) for name in names]
         wait_for(asked, PATIENCE)
         for name, future in zip(names, asked, strict=True):

@@ -7,17 +7,17 @@ from shardq.exporter.policy import Numbers
 from shardq.model.outlook import Outlook
 from shardq.model.worker_status import WorkerStatus
 
-LEAST_LIFE = 20.0
+MIN_LIFE = 20.0
 """Seconds that a worker has to have lived before it says what one does."""
 JOBS_OF_LIFE = 3.0
 """How many times as long as a job takes it has to have lived."""
-MOST_LIFE = 1800.0
+MAX_LIFE = 1800.0
 """Seconds after which it does so, however long a job takes."""
-REMEMBERED = 1800.0
+REMEMBERED_SECONDS = 1800.0
 """Seconds for which it is remembered what one worker did, while some have just started."""
 
 
-class Rates:
+class WorkerRates:
     """Remembers of one queue what a worker did, and how many jobs it could run at once.
 
     If what all did were divided by all, each start of a worker would lower what one does, and so start more of them. So
@@ -43,7 +43,7 @@ class Rates:
         now = self._clock.monotonic()
         if numbers.per_worker and old == 1:
             self._rate, self._rate_at = numbers.per_worker, now
-        elif old < 1 and self._rate and now - self._rate_at < REMEMBERED:
+        elif old < 1 and self._rate and now - self._rate_at < REMEMBERED_SECONDS:
             return numbers._replace(per_worker=max(self._rate, numbers.per_worker or 0.0))
         elif old < 1:
             # If all are young, nobody knows.
@@ -56,6 +56,6 @@ def _old_share(outlook: Outlook, workers: tuple[WorkerStatus, ...]) -> float:
     if not workers:
         return 1.0
     # As many run at once as come in the time that one takes (Little's law).
-    job = outlook.busy / outlook.rate if outlook.rate else MOST_LIFE
-    life = min(MOST_LIFE, max(LEAST_LIFE, JOBS_OF_LIFE * job))
+    job = outlook.busy / outlook.rate if outlook.rate else MAX_LIFE
+    life = min(MAX_LIFE, max(MIN_LIFE, JOBS_OF_LIFE * job))
     return sum(outlook.time - each.started >= life for each in workers) / len(workers)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from shardq.arguments import shown as quoted
 from shardq.errors import ConfigError, QueueMissing
-from shardq.exporter.certificates import Certificates
-from shardq.exporter.listener import Refusal, Reply, Request, Route
+from shardq.exporter.certificates import ServerCertificates
+from shardq.exporter.listener import HttpRequest, Refusal, Reply, Route
 from shardq.exporter.policy import Numbers, Policy
 from shardq.exporter.poller import Poller
 from shardq.exporter.trigger import meant, policy_of, value_of
@@ -45,17 +45,17 @@ class ScalerSettings:
         if self.client_ca is not None and self.tls_cert is None:
             raise ConfigError("--client-ca needs TLS: give --tls-cert and --tls-key, too")
 
-    def certificates(self) -> Certificates | None:
+    def certificates(self) -> ServerCertificates | None:
         """Return what the files for TLS have; None without TLS. ConfigError if they are bad."""
         if self.tls_cert is None or self.tls_key is None:
             return None
-        return Certificates(self.tls_cert, self.tls_key, self.client_ca)
+        return ServerCertificates(self.tls_cert, self.tls_key, self.client_ca)
 
 
 def queue_route(poller: Poller) -> Route:
     """Return the route of `/queues/NAME`: the numbers of a queue as JSON. What Redis does wrong, the listener tells."""
 
-    def answer(request: Request) -> Reply:
+    def answer(request: HttpRequest) -> Reply:
         if not request.rest:
             return NO_NAME
         try:
@@ -90,7 +90,7 @@ def shown(numbers: Numbers, policy: Policy, words: Collection[str] = ()) -> dict
     return found
 
 
-def _policy(request: Request) -> Policy:
+def _policy(request: HttpRequest) -> Policy:
     """Return the policy that a query says. ConfigError for a bad one."""
     query = request.query
     for word in query:

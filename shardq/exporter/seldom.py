@@ -7,7 +7,7 @@ from typing import Final
 
 from shardq.clock import Clock
 
-SELDOM: Final = 60.0
+LOG_INTERVAL: Final = 60.0
 """Seconds between two of these lines."""
 
 
@@ -29,5 +29,5 @@ class Seldom:
         now = self._clock.monotonic()
         if now < self._next:
             return False
-        self._next = now + SELDOM
+        self._next = now + LOG_INTERVAL
         return True

@@ -17,20 +17,20 @@ from typing import Final, NamedTuple
 from shardq.client import Client
 from shardq.clock import Clock
 from shardq.errors import BackendTimeout, ShardqError
-from shardq.exporter.answers import Answer
+from shardq.exporter.answers import HttpAnswer
 from shardq.exporter.errors import NO_ANSWER, is_answer, is_away, public_text
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Ask, Op
-from shardq.outlook.facts import Memory
+from shardq.outlook.facts import ServerMemory
 from shardq.outlook.server import memory_of
 
 PATIENCE: Final = 2.0
 """Seconds within which Redis has to answer."""
 RETRY: Final = 1.0
 """Seconds after a call that Redis did not answer until another may try."""
-READY: Final = 5.0
+READY_SECONDS: Final = 5.0
 """Seconds within which Redis has answered if it is ready."""
-SLOW: Final = 5.0
+FRESH_SECONDS: Final = 5.0
 """Seconds for which what a server tells of itself counts as of now."""
 
 log = logging.getLogger("shardq.exporter")
@@ -112,14 +112,14 @@ class Gate:
         """Tell of a change: Redis is away, as *error* shows, or it answers; if *is_first*, for the first time."""
 
 
-class Server(Gate):
+class ServerNumbers(Gate):
     """The Redis of a poller. That it goes away, and that it is back, is logged unless *is_logged* is False."""
 
     def __init__(self, client: Client, clock: Clock, *, is_logged: bool = True) -> None:
         super().__init__(clock)
         self._client, self._is_logged = client, is_logged
         self._first = threading.Lock()
-        self.node: Answer[Node] = Answer(self._ask_node, SLOW, clock)
+        self.node: HttpAnswer[ServerNode] = HttpAnswer(self._ask_node, FRESH_SECONDS, clock)
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
@@ -144,10 +144,10 @@ class Server(Gate):
 
     def is_ready(self) -> bool:
         """Say whether Redis answered in the last 5 s; it is asked if nobody asked it."""
-        if not self.answered_within(READY - self.patience):
+        if not self.answered_within(READY_SECONDS - self.patience):
             with contextlib.suppress(ShardqError):
                 self.probe()
-        return self.answered_within(READY)
+        return self.answered_within(READY_SECONDS)
 
     def why_not(self) -> str:
         """Return why Redis is not ready, in a text that all may hear."""
@@ -160,7 +160,7 @@ class Server(Gate):
         if (error := self.error) is not None:
             raise _copied(error)
 
-    def _ask_node(self) -> Node:
+    def _ask_node(self) -> ServerNode:
         with self.call():
             return self._client.run(node_of("shardq", self.patience, self._clock))
 
@@ -186,16 +186,16 @@ def _why(error: ShardqError | None) -> str:
     return "" if error is None else public_text(error)
 
 
-class Node(NamedTuple):
+class ServerNode(NamedTuple):
     """A server of Redis: the id of its process, and its memory if it tells of that."""
 
     run_id: str
-    memory: Memory | None
+    memory: ServerMemory | None
 
 
-def node_of(key: str, patience: float, clock: Clock) -> Op[Node]:
+def node_of(key: str, patience: float, clock: Clock) -> Op[ServerNode]:
     """Ask the server that has *key* for its memory, for *patience* seconds."""
     command = Ask(("INFO", "server", "memory", "errorstats"), key)
     info = yield from retry_until(always(command), clock.monotonic() + patience, clock)
     found = re.search(rb"^run_id:(\w+)", info, re.MULTILINE) if isinstance(info, bytes) else None
-    return Node(found[1].decode() if found else "", memory_of(info) if found else None)
+    return ServerNode(found[1].decode() if found else "", memory_of(info) if found else None)

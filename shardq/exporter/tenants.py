@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.errors import ClosedError, ConfigError, ShardqError
-from shardq.exporter.answers import Answer
+from shardq.exporter.answers import HttpAnswer
 from shardq.exporter.errors import is_away
 from shardq.model.stats import QueueStats
 from shardq.model.tenant import Tenant
@@ -34,17 +34,17 @@ from shardq.telemetry.options import hashed
 
 MAX_TENANTS: Final = 50
 """Tenants of a queue that can have labels of their own."""
-STAYS: Final = 900.0
+LABEL_SECONDS: Final = 900.0
 """Seconds for which a tenant keeps its label after it was chosen last."""
 SURVEY: Final = 60.0
 """Seconds between two surveys, at least."""
-TIMES: Final = 50
+REST_FACTOR: Final = 50
 """As many times its own time passes before the next survey."""
-FRESH: Final = 5.0
+FRESH_SECONDS: Final = 5.0
 """Seconds for which the numbers of those that have labels count as those of now."""
-FIRST: Final = 1.0
+FIRST_SURVEY_SECONDS: Final = 1.0
 """Seconds that a page waits for the first survey, so that it has the names."""
-LARGE: Final = 0.05
+LARGE_SHARE: Final = 0.05
 """The share of the backlog with which a tenant may have a place that is kept."""
 OTHER: Final = "other"
 PICKUPS: Final = 0.99
@@ -53,7 +53,7 @@ T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
 
 
-class Ask(Protocol):
+class SurveyRequest(Protocol):
     """How a queue is asked."""
 
     def __call__(self, op: Op[T], what: str, /) -> T:
@@ -76,8 +76,8 @@ class TenantRow(NamedTuple):
     pickup_p99: float | None
 
 
-class Places:
-    """The names that have labels: at most *most* at a time, each for `STAYS` seconds after it was chosen last."""
+class LabelPlaces:
+    """The names that have labels: at most *most* at a time, each for `LABEL_SECONDS` seconds after it was chosen last."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -90,7 +90,7 @@ class Places:
 
     def choose(self, wanted: Sequence[bytes], large: Collection[bytes], now: float) -> None:
         """Give places to those *wanted*, the first ones first. If they are too many, some are kept for *large* ones."""
-        last = {name: at for name, at in self._last.items() if now - at < STAYS}
+        last = {name: at for name, at in self._last.items() if now - at < LABEL_SECONDS}
         some = self._most - self._most // 5 if len(wanted) > self._most else self._most
         for name in sorted(wanted, key=lambda name: name not in last):  # those that have one keep it
             if name in last or len(last) < (self._most if name in large else some):
@@ -105,13 +105,13 @@ class Tenants:
     """
 
     def __init__(
-        self, ask: Ask, over: Over, most: int, patience: float, clock: Clock, *, is_hashed: bool = False
+        self, ask: SurveyRequest, over: Over, most: int, patience: float, clock: Clock, *, is_hashed: bool = False
     ) -> None:
         self._ask, self._over, self._most, self._patience, self._clock = ask, over, most, patience, clock
         self._is_hashed, self._has_failed = is_hashed, False
         self._lock = threading.Lock()
-        self._places = Places(most)
-        self._numbers: Answer[list[Tenant]] = Answer(self._look_closely, FRESH, clock)
+        self._places = LabelPlaces(most)
+        self._numbers: HttpAnswer[list[Tenant]] = HttpAnswer(self._look_closely, FRESH_SECONDS, clock)
         self._survey: threading.Thread | None = None
         self._next = -1.0
         self._knows: bool | None = None  # whether the queue knows its tenants; None until a survey has ended
@@ -120,7 +120,7 @@ class Tenants:
         """Return a row for each that has a label, and one for all others; [] while these are not known."""
         self._look(stats)
         if self._knows is None and (survey := self._survey) is not None:
-            survey.join(FIRST)
+            survey.join(FIRST_SURVEY_SECONDS)
         if not self._knows:
             return []
         try:
@@ -177,7 +177,7 @@ class Tenants:
         finally:
             ended = self._clock.monotonic()
             with self._lock:
-                self._next = ended + max(SURVEY, TIMES * (ended - began))
+                self._next = ended + max(SURVEY, REST_FACTOR * (ended - began))
                 self._survey = None
 
     def _choose(self, stats: QueueStats) -> None:
@@ -190,9 +190,9 @@ class Tenants:
         # Of several partitions each has told its own largest.
         first = set(of_held[: self._most // 2])
         found.sort(key=lambda each: (key_bytes(each.shard_key) not in first, -each.backlog))
-        large = {key_bytes(each.shard_key) for each in found if each.backlog >= LARGE * max(1, stats.backlog)}
+        large = {key_bytes(each.shard_key) for each in found if each.backlog >= LARGE_SHARE * max(1, stats.backlog)}
         self._places.choose([key_bytes(each.shard_key) for each in found], large, self._clock.monotonic())
-        self._numbers = Answer(self._look_closely, FRESH, self._clock)  # of others from now on
+        self._numbers = HttpAnswer(self._look_closely, FRESH_SECONDS, self._clock)  # of others from now on
 
     def _has_label(self, tenant: Tenant) -> bool:
         return bool(tenant.backlog or tenant.in_flight) and self._shown(tenant.shard_key) != OTHER

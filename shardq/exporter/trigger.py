@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-from shardq.exporter.errors import Told
+from shardq.exporter.errors import ToldError
 from shardq.exporter.policy import LEAD, METRICS, Metric, Numbers, Policy
 
 KEYS: Final = ("queue", "metric", "target", "activation", "lead")
@@ -91,7 +91,7 @@ def policy_of(words: Mapping[str, str], what: str = "") -> Policy:
 def value_of(policy: Policy, numbers: Numbers) -> float:
     """Return the metric's value. Told if it is not known: one that is too small would take workers away."""
     if not policy.is_known(numbers):
-        raise Told(
+        raise ToldError(
             f"the metric {policy.metric} is not known, since the workers are not: it needs the role observer, or Redis "
             "has not told of them now"
         )

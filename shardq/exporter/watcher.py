@@ -15,22 +15,22 @@ from typing import Final, Protocol
 from shardq.client import AsyncClient
 from shardq.clock import Clock
 from shardq.errors import BackendError, ShardqError
-from shardq.exporter.errors import Told
+from shardq.exporter.errors import ToldError
 from shardq.exporter.policy import Numbers, Policy, numbers_of
-from shardq.exporter.poller import FRESH
+from shardq.exporter.poller import FRESH_SECONDS
 from shardq.model.stats import QueueStats
 from shardq.ops.inspect.arrivals import arrival
 from shardq.ops.queue.state import QueueState
 
 log = logging.getLogger("shardq.exporter")
 
-LOOK: Final = 5.0
+LOOK_INTERVAL: Final = 5.0
 """Seconds after which a watcher looks by itself: for what was paused or limited, and has become runnable."""
 PAUSE: Final = 0.1
 """Seconds between two looks at whether numbers may be asked for again."""
 
 
-class Ask(Protocol):
+class StatsRequest(Protocol):
     """How a watcher asks."""
 
     async def __call__(self, queue: str, *, early: bool = False) -> QueueStats:
@@ -84,7 +84,7 @@ class Listening:
 class Watchers:
     """The watchers of all queues to which somebody listens."""
 
-    def __init__(self, client: AsyncClient, ask: Ask, partitions: Partitions) -> None:
+    def __init__(self, client: AsyncClient, ask: StatsRequest, partitions: Partitions) -> None:
         self._client, self._ask, self._partitions = client, ask, partitions
         self._watched: dict[str, Watcher] = {}
 
@@ -132,7 +132,7 @@ class Watchers:
 class Watcher:
     """Looks at one queue as long as its task runs, and tells all listeners."""
 
-    def __init__(self, client: AsyncClient, queue: str, ask: Ask, partitions: Partitions) -> None:
+    def __init__(self, client: AsyncClient, queue: str, ask: StatsRequest, partitions: Partitions) -> None:
         self._client, self._queue, self._ask, self._partitions = client, queue, ask, partitions
         self._clock: Clock = client.clock
         self.listeners: set[Listening] = set()
@@ -152,7 +152,7 @@ class Watcher:
             self.end(error)
         except Exception:
             log.exception("the watcher of queue %r failed", self._queue)
-            self.end(Told(f"the watcher of queue {self._queue!r} failed: the log of the scaler says why"))
+            self.end(ToldError(f"the watcher of queue {self._queue!r} failed: the log of the scaler says why"))
 
     def end(self, error: ShardqError | None = None) -> None:
         """Tell all who listen that there is no more to tell, since *error*."""
@@ -171,7 +171,7 @@ class Watcher:
             if stats is not None:
                 seen, self._numbers = stats.time, numbers_of(stats, None)
                 has_come = await self._wait_for_news(stats, self._numbers)
-            left = FRESH - (self._clock.monotonic() - begun)
+            left = FRESH_SECONDS - (self._clock.monotonic() - begun)
             if not has_come and left > 0:
                 await asyncio.sleep(left)
 
@@ -190,7 +190,7 @@ class Watcher:
         active = [each.tell(numbers) for each in list(self.listeners)]
         if all(active):
             return False
-        seconds = FRESH if any(active) else LOOK
+        seconds = FRESH_SECONDS if any(active) else LOOK_INTERVAL
         if numbers.next_due is not None:
             leads = [each.policy.lead for each in self.listeners if not each.is_active]
             seconds = min([seconds, *[max(0.05, numbers.next_due - lead) for lead in leads]])

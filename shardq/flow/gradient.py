@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-LONG: Final = 600
-"""The usual round trip is an average of about so many."""
+LONG_SAMPLES: Final = 600
+"""Round trips over which the usual one is an average."""
 TOLERANCE: Final = 1.5
 """A round trip may take so many times the usual one before the window shrinks."""
 SMOOTHING: Final = 0.2
@@ -32,7 +32,7 @@ class Gradient:
 
     def acked(self, round_trip: float, in_flight: int, now: float) -> None:
         """Take a round trip, and change the size by it."""
-        self._seen = min(self._seen + 1, LONG)
+        self._seen = min(self._seen + 1, LONG_SAMPLES)
         self._usual += (round_trip - self._usual) / self._seen
         if self._usual > 2 * round_trip:
             self._usual *= 0.95

@@ -38,19 +38,19 @@ FULL: Final = "window full"
 
 _SENT: Final = Cell(DO_SEND, {ROOM: CAN_SEND, FULL: BLOCKED})
 _ACKED: Final = Cell(DO_ACK, {EMPTY: IDLE, ROOM: CAN_SEND, FULL: BLOCKED})
-_AGAIN: Final = Cell(ON_TIMEOUT, {EMPTY: IDLE, ROOM: CAN_SEND, FULL: BLOCKED})
+_AGAIN_CELL: Final = Cell(ON_TIMEOUT, {EMPTY: IDLE, ROOM: CAN_SEND, FULL: BLOCKED})
 
 SENDER: Final[Table] = {
     IDLE: {SEND: _SENT, ACK_RECEIVED: stays(IDLE), TIMEOUT: stays(IDLE)},
-    CAN_SEND: {SEND: _SENT, ACK_RECEIVED: _ACKED, TIMEOUT: _AGAIN},
-    BLOCKED: {SEND: stays(BLOCKED, WAIT), ACK_RECEIVED: _ACKED, TIMEOUT: _AGAIN},
+    CAN_SEND: {SEND: _SENT, ACK_RECEIVED: _ACKED, TIMEOUT: _AGAIN_CELL},
+    BLOCKED: {SEND: stays(BLOCKED, WAIT), ACK_RECEIVED: _ACKED, TIMEOUT: _AGAIN_CELL},
 }
 """IDLE: nothing is in flight. CAN_SEND: something is, and there is room. BLOCKED: the window is full, or overfull.
 
 An ack or a time-out of a message that is not in flight changes nothing in any state.
 """
 
-LEAST_TIMEOUT, LONGEST_TIMEOUT = 1.0, 60.0
+MIN_TIMEOUT, MAX_TIMEOUT = 1.0, 60.0
 """Seconds. Below is TCP, so a message gets lost only if a full queue drops it, or with the connection."""
 
 
@@ -110,8 +110,8 @@ class Sender(Generic[Id]):
 
         After a time-out they are twice as many, until there is a round trip of a message that was sent once.
         """
-        usual = max(2 * self._mean + 4 * self._deviation, LEAST_TIMEOUT)
-        return min(usual * self._backoff, LONGEST_TIMEOUT)
+        usual = max(2 * self._mean + 4 * self._deviation, MIN_TIMEOUT)
+        return min(usual * self._backoff, MAX_TIMEOUT)
 
     @property
     def upcoming(self) -> Id | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-NOTHING: Final = "nothing"
+NO_ACTION: Final = "nothing"
 """The action of a cell that is impossible, or changes nothing."""
 
-ALWAYS: Final = "always"
+ALWAYS_CONDITION: Final = "always"
 """The condition of a cell with one next state."""
 
 
@@ -26,6 +26,6 @@ class Cell(NamedTuple):
 Table: TypeAlias = Mapping[str, Mapping[str, Cell]]
 
 
-def stays(state: str, action: str = NOTHING) -> Cell:
+def stays(state: str, action: str = NO_ACTION) -> Cell:
     """Return the cell of an event that keeps the state."""
-    return Cell(action, {ALWAYS: state})
+    return Cell(action, {ALWAYS_CONDITION: state})

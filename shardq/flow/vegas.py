@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-LOW, HIGH = 4, 8
+LOW_MARK, HIGH_MARK = 4, 8
 """How many messages should be queued: not fewer, not more. The path is never idle, and an ack waits little.
 
 A server that takes what waits all at once needs more of them: a call's worth should wait while a call is under way.
@@ -30,7 +30,7 @@ class Vegas:
     """The window of TCP Vegas, between *least* and *most* messages, of which *low* to *high* should be queued."""
 
     def __init__(
-        self, *, first: int = 10, least: int = 4, most: int = 10_000, low: int = LOW, high: int = HIGH
+        self, *, first: int = 10, least: int = 4, most: int = 10_000, low: int = LOW_MARK, high: int = HIGH_MARK
     ) -> None:
         self._least, self._most = least, most
         self._low, self._high = low, high

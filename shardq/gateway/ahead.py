@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from shardq.gateway.memory import Share
+from shardq.gateway.memory import MemoryShare
 
-LEAST, MOST = 8 * 1024, 128 * 1024
+MIN_BYTES, MAX_BYTES = 8 * 1024, 128 * 1024
 """Bytes that may wait in grpc for those who read: two messages as the largest of late, within these bounds."""
 OVERHEAD: Final = 32
 """Bytes of HTTP/2 that a message has around it, about: frames, and what is said of windows. One in a thousand more."""
-AROUND: Final = 128
+FRAMING_BYTES: Final = 128
 """Bytes that a message has around it at most: also TLS, and what is said of the answers. One in 64 more."""
-LEFT: Final = 512 * 1024
+ENDING_BYTES: Final = 512 * 1024
 """Bytes that may be on their way when a call ends: what HTTP/2 and the door let come of one that is not read from."""
 PATIENCE: Final = 0.25
 
@@ -33,10 +33,10 @@ class Ahead:
 
     def __init__(self, resume: Callable[[], None]) -> None:
         self._resume = resume
-        self._calls, self._hungry = dict[object, Share](), set[object]()
+        self._calls, self._hungry = dict[object, MemoryShare](), set[object]()
         self._there = self._granted = self._doubt = self._extra = 0
-        self._most = self._step = LEAST
-        self._share: Share | None = None
+        self._most = self._step = MIN_BYTES
+        self._share: MemoryShare | None = None
         self.unread = 0
         self._reads = self._seen = 0
         self._due: float | None = None
@@ -45,10 +45,10 @@ class Ahead:
     def allowed(self) -> int:
         """How many bytes may come now: none if no call waits for any, and as many as want to if none reads messages."""
         if not self._calls:
-            return MOST
+            return MAX_BYTES
         return self._most + self._granted - self._there if self._hungry else self._extra
 
-    def begin(self, call: object, share: Share) -> None:
+    def begin(self, call: object, share: MemoryShare) -> None:
         """A call begins to read messages, which count in *share*."""
         self._calls[call] = share
         if self._share is None:
@@ -56,7 +56,7 @@ class Ahead:
 
     def end(self, call: object) -> int:
         """A call reads no more. Return how many bytes that nobody will read may be of it: they were on their way."""
-        left = min(self.unread, LEFT)
+        left = min(self.unread, ENDING_BYTES)
         self.forgive(left)
         self._calls.pop(call, None)
         self._hungry.discard(call)
@@ -75,8 +75,8 @@ class Ahead:
         """It has got one of *size* bytes."""
         self._hungry.discard(call)
         self._reads += 1
-        self.forgive(size + AROUND + size // 64)
-        self._most = self._step = min(max(2 * size, LEAST, self._most - self._most // 16), MOST)
+        self.forgive(size + FRAMING_BYTES + size // 64)
+        self._most = self._step = min(max(2 * size, MIN_BYTES, self._most - self._most // 16), MAX_BYTES)
         took = size + OVERHEAD + size // 1000
         # Had it been there whole, no grant would have been needed: the estimate was wrong.
         self._count(-self._there if self._granted and took <= self._doubt else -min(self._there, took))
@@ -111,7 +111,7 @@ class Ahead:
             self._due = now + PATIENCE
         if now < self._due:
             return False
-        self._due, self._extra = now + PATIENCE, MOST
+        self._due, self._extra = now + PATIENCE, MAX_BYTES
         return True
 
     def _grant(self, now: float) -> bool:
@@ -120,7 +120,7 @@ class Ahead:
         if not self._granted:
             self._doubt = self._there
         self._granted += self._step
-        self._step = min(2 * self._step, MOST)
+        self._step = min(2 * self._step, MAX_BYTES)
         return True
 
     def _count(self, size: int) -> None:
@@ -128,7 +128,7 @@ class Ahead:
         if self._share is not None:
             self._share.take_part(size)
 
-    def _count_in(self, share: Share | None) -> None:
+    def _count_in(self, share: MemoryShare | None) -> None:
         """Let what is there count in *share*; with none, nobody asks any more for what is there."""
         there = self._there
         self._count(-there)

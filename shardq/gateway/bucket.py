@@ -10,7 +10,7 @@ import math
 from shardq.clock import Clock
 
 
-class Bucket:
+class TokenBucket:
     """Holds *most* units at first and at most; *rate* more come each second."""
 
     def __init__(self, most: float, rate: float, clock: Clock) -> None:

@@ -20,18 +20,18 @@ from shardq.gateway.tokens import Token
 from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes
-from shardq.telemetry.spans import BAGGAGE, LINKED
+from shardq.telemetry.spans import BAGGAGE, LINK_HEADERS
 
-MOST_IDS: Final = 10_000
+MAX_IDS: Final = 10_000
 """Released ids in one request."""
-MOST_FIELDS: Final = MAX_HEADERS + 16
+MAX_FIELDS: Final = MAX_HEADERS + 16
 """Fields of a large request. Each header is one."""
-MOST_RUNS: Final = 500 + 16
+MAX_RUNS: Final = 500 + 16
 """Fields of its batch. Each run of ids is one, and there are no more runs than messages."""
-MOST_INFO: Final = MIB * 3 // 4 + EXTRA
-"""Bytes of news: `MOST_IDS` of the longest ids, and a dictionary."""
+MAX_INFO: Final = MIB * 3 // 4 + EXTRA
+"""Bytes of news: `MAX_IDS` of the longest ids, and a dictionary."""
 PAYLOADS: Final = numbers_of(messages.Request, "plain_message", "zstd_compressed")
-BATCH: Final = numbers_of(messages.Request, "batch")
+BATCH_FIELDS: Final = numbers_of(messages.Request, "batch")
 INFO: Final = numbers_of(messages.Request, "info")
 MEMBERS: Final = numbers_of(messages.Batch, "plain", "zstd")
 KEY_HEADER: Final = "shard-key"
@@ -41,7 +41,7 @@ TAG: Final = re.compile(r"[A-Za-z]")
 REASONS: Final[dict[str, int]] = {each.name: each.number for each in messages.Reason.values}
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """This message can never be stored as it is."""
 
     def __init__(self, reason: str, text: str) -> None:
@@ -61,8 +61,8 @@ def check_sizes(raw: bytes) -> None:
     if len(raw) <= EXTRA:
         return
     try:
-        fields = fields_in(raw, MOST_FIELDS)
-        payloads = [each for each in fields if each[0] in PAYLOADS | BATCH | INFO]
+        fields = fields_in(raw, MAX_FIELDS)
+        payloads = [each for each in fields if each[0] in PAYLOADS | BATCH_FIELDS | INFO]
         bounded = sum(_bounded(raw, *each) for each in payloads)
     except BadFields as bad:
         raise Broken(f"a request is larger than it may be: {bad}") from None
@@ -74,11 +74,11 @@ def check_sizes(raw: bytes) -> None:
 
 def _bounded(raw: bytes, number: int, begin: int, end: int) -> int:
     """Return how many bytes of a payload have a bound of their own."""
-    if number in BATCH:
-        return sum(last - first for each, first, last in fields_in(raw, MOST_RUNS, begin, end) if each in MEMBERS)
+    if number in BATCH_FIELDS:
+        return sum(last - first for each, first, last in fields_in(raw, MAX_RUNS, begin, end) if each in MEMBERS)
     if number in INFO:
-        fields_in(raw, MOST_IDS + MOST_FIELDS, begin, end)
-        return min(end - begin, MOST_INFO)
+        fields_in(raw, MAX_IDS + MAX_FIELDS, begin, end)
+        return min(end - begin, MAX_INFO)
     return end - begin
 
 
@@ -90,8 +90,8 @@ def check_request(request: Any) -> None:
     if kind in ("info", "batch"):
         if request.message_id:
             raise Broken(f"a request with {kind} has no message_id")
-        if kind == "info" and len(request.info.released) > MOST_IDS:
-            raise Broken(f"a request releases at most {MOST_IDS:,} ids: send them in several")
+        if kind == "info" and len(request.info.released) > MAX_IDS:
+            raise Broken(f"a request releases at most {MAX_IDS:,} ids: send them in several")
         return
     if not 1 <= len(request.message_id) <= MAX_ID:
         raise Broken(f"message_id must have 1 to {MAX_ID} bytes, not {len(request.message_id)}")
@@ -101,7 +101,7 @@ def checked(request: Any, token: Token, max_message: int, *, releases: bool) -> 
     """Return the message of *request*. Refused says why it can never be stored."""
     kind = request.WhichOneof("payload")
     if kind is None:
-        raise Refused("INVALID", "it has no payload")
+        raise RequestRefused("INVALID", "it has no payload")
     envelope = envelope_of(request, request.shard_key, token)
     payload = getattr(request, kind)
     size = _size(payload, max_message, compressed=kind == "zstd_compressed")
@@ -111,7 +111,7 @@ def checked(request: Any, token: Token, max_message: int, *, releases: bool) -> 
 def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
     """Return the envelope of a message, from the Request or the Envelope that the client has *given*. Refused."""
     if len(given.headers) > MAX_HEADERS:  # before anything is made of them
-        raise Refused("INVALID", f"a message may have at most {MAX_HEADERS} headers, not {len(given.headers):,}")
+        raise RequestRefused("INVALID", f"a message may have at most {MAX_HEADERS} headers, not {len(given.headers):,}")
     try:
         _check_place(given)
         key_bytes(shard_key)  # before anything is made of it
@@ -120,12 +120,12 @@ def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
             headers[KEY_HEADER] = shard_key.decode(errors="backslashreplace")
         encode_headers(headers)
     except ConfigError as error:
-        raise Refused("INVALID", str(error)) from None
+        raise RequestRefused("INVALID", str(error)) from None
     tag = given.codec or "b"
     if not TAG.fullmatch(tag):
-        raise Refused("INVALID", "codec must be one ASCII letter")
+        raise RequestRefused("INVALID", "codec must be one ASCII letter")
     if given.delay_ms > MAX_DELAY * 1000:
-        raise Refused("INVALID", f"delay_ms may be at most {MAX_DELAY * 1000}")
+        raise RequestRefused("INVALID", f"delay_ms may be at most {MAX_DELAY * 1000}")
     _check_rights(given, shard_key, token)
     return Envelope(
         given.queue, given.topic, shard_key_of(shard_key, token), tag, headers, given.delay_ms,
@@ -135,7 +135,7 @@ def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
 
 def _linked(given: Mapping[str, str]) -> dict[str, str]:
     """Return headers in which a trace context is a link: a stranger's is not to be the parent of anybody's spans."""
-    return {LINKED.get(name.lower(), name): value for name, value in given.items() if name.lower() != BAGGAGE}
+    return {LINK_HEADERS.get(name.lower(), name): value for name, value in given.items() if name.lower() != BAGGAGE}
 
 
 def shard_key_of(given: bytes, token: Token) -> bytes:
@@ -160,16 +160,16 @@ def _check_place(given: Any) -> None:
 
 def _check_rights(given: Any, shard_key: bytes, token: Token) -> None:
     if given.queue and not token.queues.allow(given.queue.encode()):
-        raise Refused("NOT_ALLOWED", "this token may not write to this queue")
+        raise RequestRefused("NOT_ALLOWED", "this token may not write to this queue")
     if given.topic and not token.topics.allow(given.topic.encode()):
-        raise Refused("NOT_ALLOWED", "this token may not publish to this topic")
+        raise RequestRefused("NOT_ALLOWED", "this token may not publish to this topic")
     if not token.shard_keys.allow(shard_key):
-        raise Refused("NOT_ALLOWED", "this token may not write under this shard key")
+        raise RequestRefused("NOT_ALLOWED", "this token may not write under this shard key")
 
 
-def too_large(size: int, most: int) -> Refused:
+def too_large(size: int, most: int) -> RequestRefused:
     """Return why a payload of *size* bytes is refused."""
-    return Refused("TOO_LARGE", f"the payload has {size:,} bytes, more than {most:,}")
+    return RequestRefused("TOO_LARGE", f"the payload has {size:,} bytes, more than {most:,}")
 
 
 def _size(payload: bytes, most: int, *, compressed: bool) -> int:
@@ -180,4 +180,4 @@ def _size(payload: bytes, most: int, *, compressed: bool) -> int:
     try:
         return size_of(payload, most)
     except BadFrame as error:
-        raise Refused("NOT_DECODABLE", str(error)) from None
+        raise RequestRefused("NOT_DECODABLE", str(error)) from None

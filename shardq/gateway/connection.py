@@ -21,12 +21,12 @@ from shardq.datasink.frames import BadFrame, dictionary_of
 from shardq.datasink.runs import BadRuns, ids_in
 from shardq.errors import QueueFull
 from shardq.gateway.ahead import Ahead
-from shardq.gateway.batches import Batch, Opened, bounds_of, ids_of
+from shardq.gateway.batches import Opened, WireBatch, bounds_of, ids_of
 from shardq.gateway.checks import (
     CLIENT_NAME,
-    MOST_IDS,
+    MAX_IDS,
     Broken,
-    Refused,
+    RequestRefused,
     check_released,
     check_request,
     check_sizes,
@@ -35,11 +35,11 @@ from shardq.gateway.checks import (
 from shardq.gateway.counters import Counters
 from shardq.gateway.memory import CONNECTION
 from shardq.gateway.outbox import Outbox
-from shardq.gateway.prefixes import MOST
+from shardq.gateway.prefixes import MAX_PREFIX_BYTES
 from shardq.gateway.rates import Rates
 from shardq.gateway.received import Fifo, Incoming
 from shardq.gateway.releases import IDS_FOR_ONE
-from shardq.gateway.storing import CALL, Outcome
+from shardq.gateway.storing import CALL, StoreOutcome
 from shardq.gateway.tokens import Token
 from shardq.gateway.turns import cost_of
 
@@ -47,24 +47,24 @@ if TYPE_CHECKING:
     from shardq.gateway.server import Gateway
 
 log = logging.getLogger("shardq.gateway")
-BATCH: Final = 250
+MESSAGES_A_BATCH: Final = 250
 BATCH_BYTES: Final = 1024 * 1024
 IDS_AT_ONCE: Final = 500
 """Released ids that are worked off in one turn."""
-PIECE: Final = 25
+MESSAGES_A_TURN: Final = 25
 """Messages of a batch that are worked off in one turn: a quarter of a millisecond."""
 DICTIONARIES: Final = 2
 """A connection may use so many dictionaries at a time."""
 OFFERS: Final = 16
-LINGER: Final = 1.0
-"""A connection that drains ends when all is answered and nothing has come for so many seconds."""
+LINGER_SECONDS: Final = 1.0
+"""Seconds without anything after which a connection that drains ends, when all is answered."""
 PATIENCE: Final = 1.0
 """At the end a client has so many seconds to read the answer that is being sent."""
 _PAUSE = Exponential(base=0.05, factor=2, cap=2.0)
 _RANDOM = Random()  # for jitter, not for security
 
 
-class Connection:
+class ProducerConnection:
     """One call of Send."""
 
     def __init__(self, gateway: Gateway, token: Token, context: Any, ahead: Ahead) -> None:
@@ -80,7 +80,7 @@ class Connection:
         self._dictionaries: OrderedDict[int, Any] = OrderedDict()
         self._prefixes = gateway.prefixes.of(token.name, self._tell_news)
         self._batch: list[Incoming] = []
-        self._most = BATCH
+        self._most = MESSAGES_A_BATCH
         self._some, self._idle, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._reason = ""
         self._releases = self._is_used = False
@@ -160,7 +160,7 @@ class Connection:
         await self._stop.wait()
         while self._reason == "draining":
             await self._flushed()
-            if (rest := self._heard + LINGER - self.gateway.clock.monotonic()) <= 0:
+            if (rest := self._heard + LINGER_SECONDS - self.gateway.clock.monotonic()) <= 0:
                 return
             await asyncio.sleep(rest)
 
@@ -176,7 +176,7 @@ class Connection:
             max_message=self.max_message,
             max_batch_messages=self._bounds.messages,
             max_batch_bytes=self._bounds.bytes,
-            max_prefix_bytes=MOST,
+            max_prefix_bytes=MAX_PREFIX_BYTES,
             known_prefixes=self._prefixes.known,
             draining=draining or self.gateway.draining,
             wanted_dictionaries=wanted or [],
@@ -249,7 +249,7 @@ class Connection:
         self.counters.received += 1
         try:
             message = checked(request, self.token, self.max_message, releases=self._releases)
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(request.message_id, refused)
             return
         number = dictionary_of(message.payload) if message.compressed else 0
@@ -265,7 +265,7 @@ class Connection:
         self.gateway.rates_of(self.token).charge(len(ids) - 1)
         held = 0
         try:
-            batch = Batch(given, ids, self._bounds)
+            batch = WireBatch(given, ids, self._bounds)
             if not (self._has_dictionary(batch.dictionary, ids) and self._has_prefix(batch.prefix, ids)):
                 return
             # On the wire it may have been a thousand times smaller.
@@ -279,26 +279,26 @@ class Connection:
             if given.HasField("part"):
                 self._prefixes.add(given.part.at, members)
             await self._take_out(batch.opened(members, self.token, self.max_message, releases=self._releases))
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._refuse_all(ids, refused)
         finally:
             self._share.give(held)
 
-    async def _refuse_all(self, ids: list[bytes], refused: Refused) -> None:
+    async def _refuse_all(self, ids: list[bytes], refused: RequestRefused) -> None:
         """Refuse all messages of a batch, a few in each turn."""
-        for at in range(0, len(ids), PIECE):
-            await self._turn(cost_of(len(piece := ids[at : at + PIECE]), 0))
+        for at in range(0, len(ids), MESSAGES_A_TURN):
+            await self._turn(cost_of(len(piece := ids[at : at + MESSAGES_A_TURN]), 0))
             for each in piece:
                 self._refuse(each, refused)
 
     async def _take_out(self, opened: Opened) -> None:
         """Take the messages out of a batch, a few in each turn."""
-        for at in range(0, len(opened.messages), PIECE):
-            piece = opened.messages[at : at + PIECE]
+        for at in range(0, len(opened.messages), MESSAGES_A_TURN):
+            piece = opened.messages[at : at + MESSAGES_A_TURN]
             await self._turn(cost_of(len(piece), 0))
             for message_id, member in piece:
                 found = opened.incoming(message_id, member)
-                if isinstance(found, Refused):
+                if isinstance(found, RequestRefused):
                     self._refuse(message_id, found)
                 else:
                     self._enqueue(found)
@@ -335,7 +335,7 @@ class Connection:
         self.counters.dropped += len(ids)
         self._outbox.drop(ids)
 
-    def _refuse(self, message_id: bytes, refused: Refused) -> None:
+    def _refuse(self, message_id: bytes, refused: RequestRefused) -> None:
         self.counters.refuse(refused.reason)
         self.gateway.notices.say("refused", self.token.name, f"messages of {self.token.name} are refused: {refused}")
         self._outbox.refuse(message_id, refused.reason, str(refused))
@@ -364,7 +364,7 @@ class Connection:
 
     async def _offered_prefix(self, offered: Any) -> None:
         """Let frames name a prefix of which all parts were sent. Its bytes are copied for that."""
-        cost = cost_of(0, min(offered.bytes, MOST))
+        cost = cost_of(0, min(offered.bytes, MAX_PREFIX_BYTES))
         self.gateway.rates_of(self.token).charge_work(cost)
         await self._turn(cost)
         self._prefixes.offered(offered.number, offered.at, offered.bytes)
@@ -406,7 +406,7 @@ class Connection:
         failures = 0
         while True:
             await self._outbox.room()
-            self._batch = self._batch or self._fifo.batch(BATCH, BATCH_BYTES)
+            self._batch = self._batch or self._fifo.batch(MESSAGES_A_BATCH, BATCH_BYTES)
             if not self._batch:
                 self._some.clear()
                 self._idle.set()
@@ -418,7 +418,7 @@ class Connection:
             self._batch = outcome.later + rest
             self._note(part, outcome)
             if outcome.problem is None:
-                failures, self._most = 0, min(BATCH, 2 * self._most)
+                failures, self._most = 0, min(MESSAGES_A_BATCH, 2 * self._most)
                 continue
             if isinstance(outcome.problem, QueueFull):  # fewer are tried again: what had room was stored
                 self._most = max(1, len(outcome.later) // 2)
@@ -426,7 +426,7 @@ class Connection:
             self.gateway.troubled(outcome.problem)
             await asyncio.sleep(_PAUSE(failures, _RANDOM))
 
-    def _note(self, part: list[Incoming], outcome: Outcome) -> None:
+    def _note(self, part: list[Incoming], outcome: StoreOutcome) -> None:
         """Tell the client what became of a part of the batch."""
         for queue in outcome.queues:
             self.gateway.releases.wrote(self.token.name, queue)
@@ -455,7 +455,7 @@ class Connection:
 def _ids_of(info: Any) -> list[bytes]:
     """Return the ids that a client has released in runs. Broken if they are not well formed, or too many."""
     try:
-        return ids_in(info.released_runs, MOST_IDS)
+        return ids_in(info.released_runs, MAX_IDS)
     except BadRuns as bad:
         raise Broken(f"the released ids are not well formed: {bad}") from None
 

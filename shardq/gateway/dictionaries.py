@@ -12,7 +12,7 @@ from typing import Any
 
 from shardq.datasink.frames import BadFrame, loaded
 
-MOST = 128 * 1024
+MAX_DICTIONARY_BYTES = 128 * 1024
 """Bytes that one dictionary may have."""
 
 
@@ -39,8 +39,8 @@ class Dictionaries:
 
     def keep(self, name: str, number: int, content: bytes) -> Any:
         """Remember and return a dictionary, in place of an earlier one with this id. BadFrame if it is none."""
-        if len(content) > MOST:
-            raise BadFrame(f"dictionary {number} has {len(content):,} bytes, more than {MOST:,}")
+        if len(content) > MAX_DICTIONARY_BYTES:
+            raise BadFrame(f"dictionary {number} has {len(content):,} bytes, more than {MAX_DICTIONARY_BYTES:,}")
         digest = hashlib.sha256(content).digest()
         known = self._loaded.get(digest)
         if known is None or int.from_bytes(content[4:8], "little") != number:

@@ -22,20 +22,20 @@ from typing import Final
 from shardq.clock import Clock
 from shardq.errors import ConfigError
 from shardq.gateway.notices import Notices
-from shardq.gateway.pace import Pace
+from shardq.gateway.pace import ProducerPace
 from shardq.gateway.settings import EXTRA, GatewaySettings
 from shardq.gateway.sockets import connected, private_folder
 from shardq.gateway.strangers import Address, Strangers, name_of
 from shardq.gateway.visitor import Origin, Visitor
 from shardq.sockets import address_of, listeners
 
-AT_ONCE: Final = 16
+MAX_CONNECTIONS_A_TURN: Final = 16
 """Connections that are taken before others have their turn."""
 PERIOD: Final = 0.25
 """Seconds between two looks at the connections without a token."""
 PAUSE: Final = 0.2
 """Seconds until connections are taken again, after one could not be taken."""
-SLACK: Final = 1024 * 1024
+SLACK_BYTES: Final = 1024 * 1024
 """Bytes that may come besides the largest message: HTTP/2's own, and four times what it lets come ahead of a reader."""
 PER_CONNECTION: Final = 3
 """Descriptors that a connection takes: the door's two, and grpc's."""
@@ -75,11 +75,11 @@ class Door:
     """Listens on one address or more, and keeps the connections. `passed` counts the bytes that were taken from all."""
 
     def __init__(self, settings: GatewaySettings, clock: Clock, notices: Notices) -> None:
-        self.clock, self.most_unread = clock, settings.max_message + EXTRA + SLACK
+        self.clock, self.most_unread = clock, settings.max_message + EXTRA + SLACK_BYTES
         self.entrances = [Entrance(each, settings.connections_per_address, clock) for each in settings.addresses]
         self._is_secure = settings.tls_cert is not None
         self._folder: Path | None = None
-        self.passed, self.pace = 0, Pace(clock)
+        self.passed, self.pace = 0, ProducerPace(clock)
         self._notices = notices
         self._visitors: dict[str, Visitor] = {}
         self._names = map(str, count())
@@ -152,7 +152,7 @@ class Door:
             asyncio.get_running_loop().add_reader(listener, self._accept, entrance, listener)
 
     def _accept(self, entrance: Entrance, listener: socket.socket) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_CONNECTIONS_A_TURN):
             try:
                 outer, where = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):

@@ -19,7 +19,7 @@ from shardq.gateway.notices import Notices
 from shardq.gateway.rates import Rates
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import Token
-from shardq.gateway.visitor import CHECKED, Visitor
+from shardq.gateway.visitor import CHECKED_SECONDS, Visitor
 
 OPEN: Final = frozenset({"/grpc.health.v1.Health/Check"})
 """Methods that need no token. Health/Watch is none of them: strangers could keep any number of its calls open."""
@@ -27,7 +27,7 @@ PATIENCE: Final = 1.0
 """Seconds in which the request of a call with one request has to come."""
 UNKNOWN: Final = "this gateway needs a bearer token that it knows"
 
-TOO_MANY: Final = "too many calls"
+TOO_MANY_CALLS: Final = "too many calls"
 
 Find = Callable[[Sequence[tuple[str, Any]] | None], Token | None]
 
@@ -82,10 +82,10 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     async def _serve_stranger(self, handler: Any, requests: Any, context: Any) -> None:
         visitor = self._door.visitor(context.peer())
         if visitor is None or not self._charge(visitor):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_CALLS)
             return
         await _run(handler, requests, context)
-        visitor.may_stay(CHECKED)
+        visitor.may_stay(CHECKED_SECONDS)
 
     async def _serve(self, handler: Any, token: Token, requests: Any, context: Any) -> None:
         visitor = self._door.visitor(context.peer())
@@ -97,7 +97,7 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             return
         if not self._rates_of(token).begin_call():
             self._close(visitor, token.name)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_CALLS)
             return
         settings, calls = self._settings, self._calls
         if calls.total() >= settings.max_connections or calls[token.name] >= settings.connections_per_token:

@@ -25,10 +25,10 @@ CONNECTION: Final = 64 * 1024
 """What a connection takes by itself."""
 STORING: Final = 8 * MIB
 """Bytes of all batches that are being stored, decompressed."""
-COPIES: Final = 3
-"""So many copies of such a batch are in memory: as it came, as a call, and as what is being sent."""
-LEAST: Final = 8
-"""A budget has room for so many of the largest messages."""
+COPIES_OF_BATCH: Final = 3
+"""Copies of such a batch in memory: as it came, as a call, and as what is being sent."""
+MIN_MESSAGES: Final = 8
+"""Messages of the largest size for which a budget has room."""
 TURN: Final = 10.0
 """Seconds that one message has to get whole while its token's share is full of parts."""
 WORTH_TRIMMING: Final = 16 * MIB
@@ -38,28 +38,28 @@ TRIM_AFTER: Final = 1.0
 
 def budget_of(max_memory: int, max_message: int) -> int:
     """Return how many bytes of messages, answers and so on a process may hold that may take *max_memory* in all."""
-    return max_memory - PROCESS - COPIES * max(STORING, max_message)
+    return max_memory - PROCESS - COPIES_OF_BATCH * max(STORING, max_message)
 
 
 def least_memory(max_message: int) -> int:
     """Return the least `max_memory` for messages of up to *max_message* bytes."""
-    return LEAST * max_message - budget_of(0, max_message)
+    return MIN_MESSAGES * max_message - budget_of(0, max_message)
 
 
-class Memory:
+class MemoryBudget:
     """A budget of *most* bytes. `used` is what all hold."""
 
     def __init__(self, most: int) -> None:
         self.most, self.used = most, 0
-        self.waiting: set[Share] = set()
-        self._shares: dict[str, Share] = {}
+        self.waiting: set[MemoryShare] = set()
+        self._shares: dict[str, MemoryShare] = {}
         self._given_back = 0
 
-    def share(self, name: str) -> Share:
+    def share(self, name: str) -> MemoryShare:
         """Return the share of the token *name*."""
         share = self._shares.get(name)
         if share is None:
-            share = self._shares[name] = Share(self)
+            share = self._shares[name] = MemoryShare(self)
         return share
 
     def take(self, size: int) -> None:
@@ -85,10 +85,10 @@ class Memory:
             loop.call_later(TRIM_AFTER, loop.run_in_executor, None, _trim)
 
 
-class Share:
+class MemoryShare:
     """What one token holds, over all its connections."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryBudget) -> None:
         self.used = self.parts = 0
         self._memory = memory
         self._favoured: tuple[object, float] | None = None

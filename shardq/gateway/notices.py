@@ -12,12 +12,12 @@ from shardq.clock import Clock
 
 log = logging.getLogger("shardq.gateway")
 PERIOD: Final = 10.0
-MOST: Final = 1000
-"""So many are told apart at a time. Beyond, those of a kind are told as one."""
+MAX_NOTICES: Final = 1000
+"""Notices of each kind that are told apart at a time. Beyond, those of a kind are told as one."""
 
 
 @dataclass(slots=True)
-class _Told:
+class _NoticeTold:
     until: float
     left_out: int = 0
 
@@ -27,17 +27,17 @@ class Notices:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._told: dict[tuple[str, str], _NoticeTold] = {}
 
     def say(self, kind: str, who: str, text: str) -> None:
         """Log *text*, unless a line of this *kind* about *who* was logged within `PERIOD`: then only count it."""
-        key = (kind, who) if (kind, who) in self._told or len(self._told) < MOST else (kind, "others")
+        key = (kind, who) if (kind, who) in self._told or len(self._told) < MAX_NOTICES else (kind, "others")
         if (told := self._told.get(key)) is not None and told.until > self._clock.monotonic():
             told.left_out += 1
             return
         if told is not None:
             self._sum_up(key, told)
-        self._told[key] = _Told(self._clock.monotonic() + PERIOD)
+        self._told[key] = _NoticeTold(self._clock.monotonic() + PERIOD)
         log.warning("%s", text)
 
     async def run(self) -> None:
@@ -53,6 +53,6 @@ class Notices:
                 self._sum_up(key, told)
                 del self._told[key]
 
-    def _sum_up(self, key: tuple[str, str], told: _Told) -> None:
+    def _sum_up(self, key: tuple[str, str], told: _NoticeTold) -> None:
         if told.left_out:
             log.warning("%s, %s: %d more within %.0f seconds", *key, told.left_out, PERIOD)

@@ -9,9 +9,9 @@ from typing import Any
 
 from shardq.datasink import messages
 from shardq.datasink.runs import runs_of
-from shardq.gateway.memory import Share
+from shardq.gateway.memory import MemoryShare
 
-AT_ONCE = 1000
+MAX_IDS_IN_ANSWER = 1000
 """Ids in one answer: at 64 bytes, 64 KiB."""
 ID, REFUSAL = 100, 600
 """About so many bytes an answer takes in memory."""
@@ -25,7 +25,7 @@ class Outbox:
     """
 
     def __init__(
-        self, send: Callable[[bytes], Awaitable[None]], latest: Callable[[], Any], most: int, share: Share
+        self, send: Callable[[bytes], Awaitable[None]], latest: Callable[[], Any], most: int, share: MemoryShare
     ) -> None:
         self._send, self._latest, self._most, self._share = send, latest, most, share
         self._counted = 0
@@ -127,4 +127,4 @@ class Outbox:
 
 
 def _taken(items: deque[Any]) -> list[Any]:
-    return [items.popleft() for _ in range(min(len(items), AT_ONCE))]
+    return [items.popleft() for _ in range(min(len(items), MAX_IDS_IN_ANSWER))]

@@ -12,7 +12,7 @@ TICK: Final = 0.005
 """Seconds. A call that waits for so long has no whole message in grpc."""
 
 
-class Runner(Protocol):
+class PacedRunner(Protocol):
     """A connection that is ahead."""
 
     ahead: Ahead
@@ -21,25 +21,25 @@ class Runner(Protocol):
         """Read again."""
 
 
-class Pace:
+class ProducerPace:
     """Those that wait, in their order."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[Runner, None] = {}
+        self._waiting: dict[PacedRunner, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def __contains__(self, runner: Runner) -> bool:
+    def __contains__(self, runner: PacedRunner) -> bool:
         """Return whether it waits here."""
         return runner in self._waiting
 
-    def add(self, runner: Runner) -> None:
+    def add(self, runner: PacedRunner) -> None:
         """Look after a connection that may not go on for now."""
         self._waiting[runner] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
 
-    def discard(self, runner: Runner) -> None:
+    def discard(self, runner: PacedRunner) -> None:
         """It goes on, or is gone."""
         self._waiting.pop(runner, None)
 

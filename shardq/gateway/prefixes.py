@@ -15,25 +15,25 @@ from typing import Any, Final
 from shardq.clock import Clock
 from shardq.datasink.frames import zstd
 from shardq.files import MIB
-from shardq.gateway.memory import Memory, Share
+from shardq.gateway.memory import MemoryBudget, MemoryShare
 
-MOST: Final = 3 * MIB
+MAX_PREFIX_BYTES: Final = 3 * MIB
 """Bytes of a prefix, and of the parts that are remembered for the next one."""
-READY: Final = 2
+MAX_READY: Final = 2
 """A client knows of a new prefix some time later, and uses the one before until then."""
-LEAST_PART: Final = 4 * 1024
-SHARE: Final = 3
+MIN_PART: Final = 4 * 1024
+BYTES_DIVISOR: Final = 3
 """Prefixes take at most a third of the bytes that a gateway may hold for its clients."""
-IDLE: Final = 60.0
+IDLE_SECONDS: Final = 60.0
 """Seconds without a frame that names one, after which prefixes give way to those of others."""
 
 
-class Room:
-    """The bytes that all prefixes of a gateway may have. Each token has a share of them, as `Memory` gives it."""
+class PrefixRoom:
+    """The bytes that all prefixes of a gateway may have. Each token has a share of them, as `MemoryBudget` gives it."""
 
-    def __init__(self, memory: Memory, clock: Clock) -> None:
+    def __init__(self, memory: MemoryBudget, clock: Clock) -> None:
         self._memory, self._clock = memory, clock
-        self._own = Memory(memory.most // SHARE)
+        self._own = MemoryBudget(memory.most // BYTES_DIVISOR)
         self._all: set[Prefixes] = set()
 
     def of(self, name: str, changed: Callable[[], None]) -> Prefixes:
@@ -45,10 +45,10 @@ class Room:
         """The time, in seconds of a monotonic clock."""
         return self._clock.monotonic()
 
-    def take(self, who: Prefixes, share: Share, size: int) -> bool:
+    def take(self, who: Prefixes, share: MemoryShare, size: int) -> bool:
         """Take *size* bytes for *who*, if there is room. Those that nobody uses give way."""
         if not self._fits(share, size):
-            for each in [each for each in self._all if each is not who and each.used_at + IDLE < self.now]:
+            for each in [each for each in self._all if each is not who and each.used_at + IDLE_SECONDS < self.now]:
                 each.give_way()
         if not self._fits(share, size):
             return False
@@ -57,10 +57,10 @@ class Room:
         self._memory.take(size)
         return True
 
-    def _fits(self, share: Share, size: int) -> bool:
+    def _fits(self, share: MemoryShare, size: int) -> bool:
         return not share.is_full and self._own.used + size <= self._own.most
 
-    def give(self, who: Prefixes, share: Share, size: int) -> None:
+    def give(self, who: Prefixes, share: MemoryShare, size: int) -> None:
         """Give *size* bytes of *who* back."""
         share.give(size)
         self._memory.give(size)
@@ -71,7 +71,7 @@ class Room:
 class Prefixes:
     """The last parts that a client has sent, and up to two prefixes made of them. `bytes` are those of all."""
 
-    def __init__(self, room: Room, share: Share, changed: Callable[[], None]) -> None:
+    def __init__(self, room: PrefixRoom, share: MemoryShare, changed: Callable[[], None]) -> None:
         self._room, self._share, self._changed = room, share, changed
         self._parts = deque[tuple[int, bytes]]()
         self._end = 0
@@ -97,8 +97,8 @@ class Prefixes:
         if at != self._end:
             self._forget_parts()
         self._end = at + len(content)
-        if LEAST_PART <= len(content) <= MOST:
-            while self._parts and self._end - self._parts[0][0] > MOST:
+        if MIN_PART <= len(content) <= MAX_PREFIX_BYTES:
+            while self._parts and self._end - self._parts[0][0] > MAX_PREFIX_BYTES:
                 self._forget_part()
             while not self._take(len(content)):
                 if not self._parts:
@@ -121,7 +121,7 @@ class Prefixes:
         if not parts or found != size or not self._take(size):
             return
         self._ready[number] = zstd.ZstdDict(b"".join(parts), is_raw=True)
-        self._keep_from([*self._ready][-READY:][0])
+        self._keep_from([*self._ready][-MAX_READY:][0])
         self.used_at = self._room.now
 
     def forget(self) -> None:

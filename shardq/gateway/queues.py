@@ -13,11 +13,11 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import forget_keys
 from shardq.protocol.keys import QueueKeys
 
-MOST: Final = 1_000
+MAX_QUEUES: Final = 1_000
 """Queues that are remembered, twice if clients write to them with and without releases."""
 MISSING_FOR: Final = 1.0
 """Seconds for which a queue is taken for missing, or for one without parents, after Redis has said so."""
-MOST_MISSING: Final = 10_000
+MAX_MISSING: Final = 10_000
 
 
 class Queues:
@@ -42,7 +42,7 @@ class Queues:
             return
         self._known[key] = state
         self._known.move_to_end(key)
-        if len(self._known) > 2 * MOST:
+        if len(self._known) > 2 * MAX_QUEUES:
             self._known.popitem(last=False)
 
     def missed(self, keys: QueueKeys) -> None:
@@ -51,7 +51,7 @@ class Queues:
         name = keys.name
         self._missing[name] = self._client.clock.monotonic() + MISSING_FOR
         self._missing.move_to_end(name)
-        if len(self._missing) > MOST_MISSING:
+        if len(self._missing) > MAX_MISSING:
             self._missing.popitem(last=False)
 
     def look_again(self, name: str) -> bool:
@@ -61,7 +61,7 @@ class Queues:
             return False
         self._looked[name] = now + MISSING_FOR
         self._looked.move_to_end(name)
-        if len(self._looked) > MOST:
+        if len(self._looked) > MAX_QUEUES:
             self._looked.popitem(last=False)
         return True
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final
 
 from shardq.clock import Clock
-from shardq.gateway.bucket import Bucket
+from shardq.gateway.bucket import TokenBucket
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import Token
 
@@ -17,8 +17,8 @@ CALLS: Final = 4
 """Calls in which nothing comes: so many times those that a token may have open, and a sixteenth more each second."""
 CALL: Final = 30
 """A call in which something comes is as much work as so many messages, with the connection that it may need."""
-LONGEST: Final = 10.0
-NEXT: Final = 0.001
+MAX_SECONDS: Final = 10.0
+TURN_SECONDS: Final = 0.001
 """Seconds that a reader who goes on has before the next one does, if it reads little."""
 
 
@@ -33,10 +33,10 @@ class Rates:
         self.token = token
         messages = settings.messages_per_second if token.messages_per_second is None else token.messages_per_second
         size = settings.bytes_per_second if token.bytes_per_second is None else token.bytes_per_second
-        self._messages = Bucket(messages, messages, clock) if messages else None
-        self._bytes = Bucket(size, size, clock) if size else None
+        self._messages = TokenBucket(messages, messages, clock) if messages else None
+        self._bytes = TokenBucket(size, size, clock) if size else None
         calls = CALLS * settings.connections_per_token
-        self._calls = Bucket(calls, calls / 16, clock)
+        self._calls = TokenBucket(calls, calls / 16, clock)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self, size: int) -> bool:
@@ -61,14 +61,14 @@ class Rates:
             self._messages.owe(messages)
 
     def charge_work(self, messages: float) -> None:
-        """Count what was as much work as so many messages. It keeps the token waiting for `LONGEST` at most."""
+        """Count what was as much work as so many messages. It keeps the token waiting for `MAX_SECONDS` at most."""
         if self._messages is not None:
-            self._messages.owe(messages, LONGEST)
+            self._messages.owe(messages, MAX_SECONDS)
 
     def charge_unread(self, size: int) -> None:
-        """Count bytes that came and were no messages. They keep the token waiting for `LONGEST` at most."""
+        """Count bytes that came and were no messages. They keep the token waiting for `MAX_SECONDS` at most."""
         if self._bytes is not None:
-            self._bytes.owe(size, LONGEST)
+            self._bytes.owe(size, MAX_SECONDS)
 
     async def wait(self) -> None:
         """Wait until all is paid, and those who came before have gone on."""
@@ -83,7 +83,7 @@ class Rates:
         while wait <= 0 and self._waiting:
             if not (reader := self._waiting.popleft()).done():
                 reader.set_result(None)
-                wait = NEXT
+                wait = TURN_SECONDS
         if self._waiting:
             asyncio.get_running_loop().call_later(wait, self._let_go)
 

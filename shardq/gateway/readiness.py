@@ -18,8 +18,8 @@ PATIENCE: Final = 2.0
 """Seconds within which Redis has to answer."""
 PROBE: Final = "gateway-probe"
 """The dedup key that is released, which nobody has; and the queue, if no token names one."""
-MOST: Final = 10
-"""So many queues are tried where Redis denies their keys: some token may name one that is not for this gateway."""
+MAX_QUEUES: Final = 10
+"""Queues that are tried where Redis denies their keys: some token may name one that is not for this gateway."""
 _KEY_DENIED: Final = re.compile("permissions to access .*key")
 
 
@@ -61,7 +61,7 @@ class Readiness:
         await self._tell(self.is_able)
 
     async def _try(self) -> bool:
-        queues = self._queues()[:MOST]
+        queues = self._queues()[:MAX_QUEUES]
         problem: Exception | None = None
         for queue in queues or (PROBE,):
             problem = await self._problem_with(queue)

@@ -15,22 +15,22 @@ from collections.abc import Iterable
 from shardq.client import AsyncClient
 from shardq.errors import BackendError
 from shardq.gateway.counters import Counters
-from shardq.gateway.memory import Memory
+from shardq.gateway.memory import MemoryBudget
 from shardq.gateway.queues import Queues
-from shardq.gateway.turns import Places, cost_of
+from shardq.gateway.turns import TurnPlaces, cost_of
 from shardq.ops.write.release import release
 from shardq.partitions import sums
 from shardq.partitions.over import over
 
 log = logging.getLogger("shardq.gateway")
-MOST_WAITING = 50_000
+MAX_WAITING = 50_000
 """Released ids of a token that wait. Beyond, its oldest are left to the end of their memory in Redis."""
-MOST_QUEUES = 64
+MAX_QUEUES = 64
 """Queues in which a token's ids are looked for: those that it wrote to last."""
-WEIGHT = 130
-"""About so many bytes a released id takes while it waits."""
+BYTES_OF_ID = 130
+"""About as many bytes a released id takes while it waits."""
 PAUSE = 1.0
-AT_ONCE = 1000
+IDS_AT_ONCE = 1000
 IDS_FOR_ONE = 10
 """To forget so many ids in Redis is as much work as storing a small message."""
 
@@ -51,8 +51,8 @@ class Releases:
         self,
         client: AsyncClient,
         queues: Queues,
-        places: Places,
-        memory: Memory,
+        places: TurnPlaces,
+        memory: MemoryBudget,
         counters: Counters,
         after: float,
         remember: float,
@@ -81,7 +81,7 @@ class Releases:
         queues = self._queues.setdefault(name, OrderedDict())
         queues[queue] = None
         queues.move_to_end(queue)
-        if len(queues) > MOST_QUEUES:
+        if len(queues) > MAX_QUEUES:
             queues.popitem(last=False)
 
     def released(self, name: str, message_ids: Iterable[bytes]) -> None:
@@ -89,10 +89,10 @@ class Releases:
         if name not in self._queues:
             return
         due = self._client.clock.monotonic() + self._after
-        waiting = self._waiting.setdefault(name, deque(maxlen=MOST_WAITING))
+        waiting = self._waiting.setdefault(name, deque(maxlen=MAX_WAITING))
         before = len(waiting)
         waiting.extend((due, message_id) for message_id in message_ids)
-        self._memory.share(name).take(WEIGHT * (len(waiting) - before))
+        self._memory.share(name).take(BYTES_OF_ID * (len(waiting) - before))
 
     async def run(self) -> None:
         """Let Redis forget what is due, for ever."""
@@ -113,7 +113,7 @@ class Releases:
         """Return the keys of up to AT_ONCE ids of a token that are due. One of which a copy is held waits once more."""
         now, waiting, due = self._client.clock.monotonic(), self._waiting[name], list[str]()
         before = len(waiting)
-        for _ in range(min(len(waiting), AT_ONCE)):
+        for _ in range(min(len(waiting), IDS_AT_ONCE)):
             if waiting[0][0] > now:
                 break
             _, message_id = waiting.popleft()
@@ -122,7 +122,7 @@ class Releases:
                 waiting.append((now + self._after, message_id))
             else:
                 due.append(key)
-        self._memory.share(name).give(WEIGHT * (before - len(waiting)))
+        self._memory.share(name).give(BYTES_OF_ID * (before - len(waiting)))
         return due
 
     async def _forget(self, name: str, queue: str, keys: list[str]) -> None:

@@ -11,14 +11,14 @@ from shardq.gateway.strangers import Address
 if TYPE_CHECKING:
     from shardq.gateway.server import Gateway
 
-MOST: Final = 100
-"""So many addresses are shown: those with most denied calls and connections that were turned away."""
+MAX_ADDRESSES: Final = 100
+"""Addresses that are shown: those with most denied calls and connections that were turned away."""
 
 
 def report_of(gateway: Gateway) -> dict[str, Any]:
     """Return the counts of each token, and of each address from which strangers come."""
     names = sorted({*gateway.by_token, *(each.token.name for each in gateway.connections)})
-    addresses = sorted(gateway.door.addresses, key=_blame, reverse=True)[:MOST]
+    addresses = sorted(gateway.door.addresses, key=_blame, reverse=True)[:MAX_ADDRESSES]
     return {
         "ready": gateway.readiness.is_able,
         "tokens": {name: _of_token(gateway, name) for name in names},

@@ -21,14 +21,14 @@ from shardq.datasink import messages
 from shardq.errors import ConfigError, ShardqError
 from shardq.gateway.certificates import check_bound
 from shardq.gateway.checks import Broken
-from shardq.gateway.connection import Connection
+from shardq.gateway.connection import ProducerConnection
 from shardq.gateway.counters import Counters
 from shardq.gateway.dictionaries import Dictionaries
 from shardq.gateway.door import Door
 from shardq.gateway.interceptor import UNKNOWN, Doorman, secret_of
-from shardq.gateway.memory import Memory, budget_of
+from shardq.gateway.memory import MemoryBudget, budget_of
 from shardq.gateway.notices import Notices
-from shardq.gateway.prefixes import Room
+from shardq.gateway.prefixes import PrefixRoom
 from shardq.gateway.rates import Rates
 from shardq.gateway.readiness import Readiness
 from shardq.gateway.releases import Releases
@@ -38,7 +38,7 @@ from shardq.gateway.status import StatusSocket
 from shardq.gateway.storing import Storage
 from shardq.gateway.tenants import check_queues
 from shardq.gateway.tokens import UNCHECKED, Token, Tokens
-from shardq.gateway.turns import Turns
+from shardq.gateway.turns import GatewayTurns
 
 log = logging.getLogger("shardq.gateway")
 METADATA = 8 * 1024
@@ -46,11 +46,11 @@ WINDOW = 256 * 1024
 """Bytes that gRPC itself may hold of a connection, in each direction."""
 LEAVING = 5.0
 """Seconds that connections which were cut off may take to end."""
-LOOK = 1.0
+LOOK_INTERVAL = 1.0
 """Seconds between two looks for tokens that have expired."""
 LIVENESS = "liveness"
 """The service of which the health check says SERVING as long as the gateway lives."""
-LEAST_STREAMS = 100
+MIN_STREAMS = 100
 """Calls that a client may have on one connection, at least; RFC 9113 wants no less."""
 
 
@@ -67,15 +67,15 @@ class Gateway:
         self.counters = Counters()
         self.by_token: dict[str, Counters] = {}
         self.draining = False
-        self.connections: set[Connection] = set()
+        self.connections: set[ProducerConnection] = set()
         self._left = asyncio.Event()
         self.calls: Counter[str] = Counter()
         self.tokens = Tokens.read(settings.tokens) if settings.tokens else None
         self.certificates = settings.certificates()
         self.storage = Storage(client, settings.remember, settings.router)
-        self.memory = Memory(budget_of(settings.max_memory, settings.max_message))
-        self.prefixes = Room(self.memory, self.clock)
-        self.turns = Turns()
+        self.memory = MemoryBudget(budget_of(settings.max_memory, settings.max_message))
+        self.prefixes = PrefixRoom(self.memory, self.clock)
+        self.turns = GatewayTurns()
         self.releases = Releases(
             client,
             self.storage.queues,
@@ -241,7 +241,7 @@ class Gateway:
     async def _expire(self) -> None:
         """End the connections of tokens that have expired, again and again."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LOOK_INTERVAL)
             for connection in [each for each in self.connections if self._is_over(each.token)]:
                 connection.revoke()
 
@@ -266,7 +266,7 @@ class Gateway:
         if self.draining or visitor is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this gateway is about to end: connect again elsewhere")
             return
-        connection = Connection(self, token, context, visitor.ahead)
+        connection = ProducerConnection(self, token, context, visitor.ahead)
         self.connections.add(connection)
         log.info("%s connected from %s", token.name, visitor.peer)
         reason = "cut off"
@@ -290,7 +290,7 @@ def _options(settings: GatewaySettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_message + EXTRA),
         ("grpc.max_metadata_size", METADATA),
         ("grpc.absolute_max_metadata_size", 2 * METADATA),
-        ("grpc.max_concurrent_streams", max(LEAST_STREAMS, settings.connections_per_token)),
+        ("grpc.max_concurrent_streams", max(MIN_STREAMS, settings.connections_per_token)),
         ("grpc.compression_enabled_algorithms_bitset", 1),  # none: payloads are compressed by the client, and bounded
         ("grpc.keepalive_time_ms", round(settings.keepalive * 1000)),
         ("grpc.keepalive_timeout_ms", round(settings.keepalive * 500)),

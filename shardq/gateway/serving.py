@@ -25,16 +25,17 @@ from shardq.worker.signals import stop_signals
 with posix("a gateway"):
     import resource
 
-SPARE = 128
+SPARE_DESCRIPTORS = 128
 """Descriptors for all else than connections: Redis, files, pipes."""
 
 
 def raise_descriptors(settings: GatewaySettings) -> None:
     """Let this process have as many descriptors as its settings may need. ConfigError if it may not."""
     connections = (
-        settings.max_connections + len(settings.addresses) * strangers.TIMES * settings.connections_per_address
+        settings.max_connections
+        + len(settings.addresses) * strangers.ALL_STRANGERS_FACTOR * settings.connections_per_address
     )
-    wanted = door.PER_CONNECTION * connections + SPARE
+    wanted = door.PER_CONNECTION * connections + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise ConfigError(

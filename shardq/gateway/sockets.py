@@ -14,7 +14,7 @@ from shardq.files import own_folders
 from shardq.sockets import answer_of
 
 PREFIX: Final = "shardq-gateway-"
-YOUNG: Final = 60.0
+YOUNG_SECONDS: Final = 60.0
 """Seconds within which a folder is not looked at: its gateway may be about to listen."""
 
 
@@ -22,7 +22,7 @@ def private_folder(now: float) -> Path:
     """Return a new folder that nobody else can reach. Those of gateways that were killed before *now* are removed."""
     for old in own_folders(Path(tempfile.gettempdir()), PREFIX):
         with suppress(OSError):
-            is_young = now - old.lstat().st_mtime < YOUNG
+            is_young = now - old.lstat().st_mtime < YOUNG_SECONDS
             # No socket: it was killed before it listened, or after it had ended that.
             if not is_young and answer_of(old / "s") in (errno.ECONNREFUSED, errno.ENOENT):
                 shutil.rmtree(old)

@@ -11,13 +11,13 @@ from shardq.client import AsyncClient
 from shardq.codec import encode_headers
 from shardq.datasink.frames import BadFrame, decompressed
 from shardq.errors import BackendError, ConfigError, PartlyWritten, QueueFull, QueueMissing, ShardqError
-from shardq.gateway.checks import Refused
+from shardq.gateway.checks import RequestRefused
 from shardq.gateway.memory import STORING
 from shardq.gateway.queues import Queues
 from shardq.gateway.received import Incoming
 from shardq.gateway.releases import dedup_key
 from shardq.gateway.tenants import REMEDY
-from shardq.gateway.turns import Places, cost_of
+from shardq.gateway.turns import TurnPlaces, cost_of
 from shardq.model import Written
 from shardq.ops.queue.opening import exists, find_queue
 from shardq.ops.queue.state import QueueState
@@ -28,21 +28,21 @@ from shardq.ops.write.write import write_many
 from shardq.partitions.over import parts_of
 from shardq.partitions.writes import write_dealt
 
-LARGE: Final = 128 * 1024
-"""From so many bytes on, a batch is decompressed in a thread, so that others are served meanwhile."""
+LARGE_BATCH_BYTES: Final = 128 * 1024
+"""Bytes from which on a batch is decompressed in a thread, so that others are served meanwhile."""
 CALL: Final = 10
 """A call of Redis is as much work as storing so many small messages."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class StoreOutcome:
     """What became of a batch: ids that Redis has, refusals, and messages to try again, in their order.
 
     `searches` counts the queues that were looked for in Redis, and do not exist.
     """
 
     stored: list[bytes] = field(default_factory=list)
-    refused: list[tuple[bytes, Refused]] = field(default_factory=list)
+    refused: list[tuple[bytes, RequestRefused]] = field(default_factory=list)
     later: list[Incoming] = field(default_factory=list)
     queues: set[str] = field(default_factory=set)
     searches: int = 0
@@ -86,14 +86,14 @@ class Storage:
     def __init__(self, client: AsyncClient, remember: float, router: str) -> None:
         self.client, self._remember, self._router = client, remember, router
         self.queues = Queues(client)
-        self.places = Places(STORING)
+        self.places = TurnPlaces(STORING)
 
-    async def store(self, name: str, most_ids: int, batch: Sequence[Incoming]) -> Outcome:
+    async def store(self, name: str, most_ids: int, batch: Sequence[Incoming]) -> StoreOutcome:
         """Try once to store *batch* for the token *name*, of which each queue remembers *most_ids* ids.
 
         It never raises what Redis may cause.
         """
-        outcome = Outcome()
+        outcome = StoreOutcome()
         size = sum(message.size for message in batch)
         calls = len({message.envelope.queue or message.envelope.topic for message in batch})
         async with self.places.place(name, cost_of(CALL * calls + len(batch), size), size):
@@ -105,7 +105,7 @@ class Storage:
         outcome.searches = tried.searches
         for message in tried.good(batch):
             if id(message) not in tried.reached:
-                tried.bodies[id(message)] = Refused("NO_QUEUE", "no queue that is bound to this topic exists")
+                tried.bodies[id(message)] = RequestRefused("NO_QUEUE", "no queue that is bound to this topic exists")
         for message in batch:
             _note(message, tried.bodies, outcome)
         return outcome
@@ -123,7 +123,7 @@ class Storage:
                 bodies[id(message)] = error
                 continue
             if not queues:
-                bodies[id(message)] = Refused("NO_QUEUE", "no queue is bound to this topic")
+                bodies[id(message)] = RequestRefused("NO_QUEUE", "no queue is bound to this topic")
             for queue in queues:
                 groups.setdefault((queue, self._remember if message.releases else None), []).append(message)
         return groups
@@ -166,7 +166,7 @@ class Storage:
             await self.client.run(exists(state, state.until()))
         if made_up and not state.config.parents:
             text = f"queue {state.keys.name!r} counts each shard key as a tenant: {REMEDY}"
-            tried.bodies.update((id(each), Refused("NOT_ALLOWED", text)) for each in made_up)
+            tried.bodies.update((id(each), RequestRefused("NOT_ALLOWED", text)) for each in made_up)
         return tried.good(members)
 
     async def _find(self, state: QueueState, tried: _Tried) -> None:
@@ -201,19 +201,19 @@ def _outgoing(origin: _Origin, message: Incoming, body: bytes, context: Mapping[
     return Outgoing(envelope.shard_key, envelope.tag, body, packed, envelope.delay, 0, key, most_ids=origin.most_ids)
 
 
-def _note(message: Incoming, bodies: Mapping[int, Any], outcome: Outcome) -> None:
+def _note(message: Incoming, bodies: Mapping[int, Any], outcome: StoreOutcome) -> None:
     match bodies[id(message)]:
-        case Refused() as refused:
+        case RequestRefused() as refused:
             outcome.refused.append((message.message_id, refused))
         case QueueMissing() as missing:
-            outcome.refused.append((message.message_id, Refused("NO_QUEUE", str(missing))))
+            outcome.refused.append((message.message_id, RequestRefused("NO_QUEUE", str(missing))))
         case BadFrame() as bad:
-            outcome.refused.append((message.message_id, Refused("NOT_DECODABLE", str(bad))))
+            outcome.refused.append((message.message_id, RequestRefused("NOT_DECODABLE", str(bad))))
         case BackendError() | QueueFull() as problem:
             outcome.later.append(message)
             outcome.problem = problem
         case ConfigError() as wrong:
-            outcome.refused.append((message.message_id, Refused("INVALID", str(wrong))))
+            outcome.refused.append((message.message_id, RequestRefused("INVALID", str(wrong))))
         case Exception() as other:
             raise other
         case _:
@@ -221,7 +221,7 @@ def _note(message: Incoming, bodies: Mapping[int, Any], outcome: Outcome) -> Non
 
 
 async def _decompressed(batch: Sequence[Incoming]) -> dict[int, Any]:
-    if sum(message.size for message in batch if message.compressed) < LARGE:
+    if sum(message.size for message in batch if message.compressed) < LARGE_BATCH_BYTES:
         return dict(_bodies(batch))
     return await asyncio.to_thread(lambda: dict(_bodies(batch)))
 

@@ -12,17 +12,17 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from shardq.clock import Clock
-from shardq.gateway.bucket import Bucket
+from shardq.gateway.bucket import TokenBucket
 
-BYTES, MORE_BYTES = 16 * 1024, 8 * 1024
+BYTES_AND_RATE, MORE_BYTES = 16 * 1024, 8 * 1024
 """Bytes that an address may send without a token, and how many more each second. Frames of 20 bytes make a call each,
 which takes a gateway 0.2 ms: so one address takes less than a tenth of a processor."""
 CALLS: Final = 100
 """Calls without a token that an address may make at once; a fifth of that comes back each second."""
-TIMES: Final = 4
-"""All strangers together may have so many times the connections and bytes of one address."""
-ADDRESSES: Final = 4096
-"""So many addresses are remembered: those seen last, and those with connections."""
+ALL_STRANGERS_FACTOR: Final = 4
+"""As many times the connections and bytes of one address are for all strangers together."""
+MAX_ADDRESSES: Final = 4096
+"""Addresses that are remembered: those seen last, and those with connections."""
 
 
 class Address:
@@ -31,19 +31,19 @@ class Address:
     def __init__(self, name: str, per_address: int, clock: Clock) -> None:
         self.name = name
         self.strangers: dict[Any, None] = {}
-        self.newcomers = Bucket(per_address, per_address / 8, clock)
-        self.calls = Bucket(CALLS, CALLS / 5, clock)
-        self.bytes = Bucket(BYTES, MORE_BYTES, clock)
+        self.newcomers = TokenBucket(per_address, per_address / 8, clock)
+        self.calls = TokenBucket(CALLS, CALLS / 5, clock)
+        self.bytes = TokenBucket(BYTES_AND_RATE, MORE_BYTES, clock)
         self.connections = self.turned_away = self.denied = 0
 
 
 class Strangers:
-    """The connections without a token, by address. At most *per_address* of each, and `TIMES` as many in all."""
+    """The connections without a token, by address. At most *per_address* of each, and `ALL_STRANGERS_FACTOR` as many in all."""
 
     def __init__(self, per_address: int, clock: Clock) -> None:
         self.by_name: OrderedDict[str, Address] = OrderedDict()
-        self._per_address, self._in_all, self._clock = per_address, TIMES * per_address, clock
-        self._bytes = Bucket(TIMES * BYTES, TIMES * MORE_BYTES, clock)
+        self._per_address, self._in_all, self._clock = per_address, ALL_STRANGERS_FACTOR * per_address, clock
+        self._bytes = TokenBucket(ALL_STRANGERS_FACTOR * BYTES_AND_RATE, ALL_STRANGERS_FACTOR * MORE_BYTES, clock)
         self._count = 0
 
     def address(self, name: str) -> Address:
@@ -92,7 +92,7 @@ class Strangers:
 
     def _forget_some(self) -> None:
         for _ in range(len(self.by_name)):
-            if len(self.by_name) <= ADDRESSES:
+            if len(self.by_name) <= MAX_ADDRESSES:
                 return
             name, oldest = next(iter(self.by_name.items()))
             if oldest.connections:

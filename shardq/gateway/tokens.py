@@ -85,9 +85,16 @@ class Token:
         return not set(self.digests).isdisjoint(later.digests) and self.certificates == later.certificates
 
 
-EVERYBODY = Patterns.of(["*"])
+ALL_PATTERNS = Patterns.of(["*"])
 UNCHECKED = Token(
-    "insecure", (), EVERYBODY, EVERYBODY, EVERYBODY, messages_per_second=0, bytes_per_second=0, one_tenant=False
+    "insecure",
+    (),
+    ALL_PATTERNS,
+    ALL_PATTERNS,
+    ALL_PATTERNS,
+    messages_per_second=0,
+    bytes_per_second=0,
+    one_tenant=False,
 )
 """What everybody may do on a gateway without a file of tokens: all are one there, so no rate protects them."""
 

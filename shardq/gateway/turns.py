@@ -14,18 +14,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-STEP: Final = 4.0
-"""So many small messages are worked off in one step of the loop while others wait: about half a millisecond."""
-BYTES: Final = 10_000
-"""So many bytes are worth as much work as one small message."""
+STEP_MESSAGES: Final = 4.0
+"""Small messages that are worked off in one step of the loop while others wait: about half a millisecond."""
+BYTES_OF_SMALL_MESSAGE: Final = 10_000
+"""As much work as one small message makes."""
 
 
 def cost_of(messages: float, size: int) -> float:
     """Return what the work on *messages* of *size* bytes in all costs. One small message costs 1."""
-    return messages + size / BYTES
+    return messages + size / BYTES_OF_SMALL_MESSAGE
 
 
-class Waiter:
+class TurnWaiter:
     """One who waits for work of *cost* and *size*, which begins at *begin* in virtual time."""
 
     __slots__ = ("begin", "cost", "future", "size")
@@ -35,11 +35,11 @@ class Waiter:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Line:
+class WaitingLine:
     """Those who wait, by the names of their tokens."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[Waiter]] = {}
+        self._waiting: dict[str, deque[TurnWaiter]] = {}
         self._ends: dict[str, float] = {}
         self._now = 0.0
 
@@ -53,13 +53,13 @@ class Line:
         self._ends[name] = begin + cost
         return begin
 
-    def join(self, name: str, cost: float, size: int = 0) -> Waiter:
+    def join(self, name: str, cost: float, size: int = 0) -> TurnWaiter:
         """Let *name* wait for its turn, in which the future of the waiter ends."""
-        waiter = Waiter(self.charge(name, cost), cost, size)
+        waiter = TurnWaiter(self.charge(name, cost), cost, size)
         self._waiting.setdefault(name, deque()).append(waiter)
         return waiter
 
-    def leave(self, name: str, waiter: Waiter) -> bool:
+    def leave(self, name: str, waiter: TurnWaiter) -> bool:
         """Let *waiter* wait no longer. Return False if it was let go before."""
         if waiter not in self._waiting.get(name, ()):
             return False
@@ -72,7 +72,7 @@ class Line:
         can = [(queue[0].begin, name) for name, queue in self._waiting.items() if may(name, queue[0].size)]
         return min(can)[1] if can else None
 
-    def let_go(self, name: str) -> Waiter:
+    def let_go(self, name: str) -> TurnWaiter:
         """Let the first one of *name* go, and return it."""
         waiter = self._waiting[name].popleft()
         self._tidy(name)
@@ -91,7 +91,7 @@ class Line:
             del self._waiting[name]
 
 
-class Turns:
+class GatewayTurns:
     """Turns at the one thread of the loop: in each of its steps a few requests are worked off, and no more.
 
     Between two steps the loop looks at its sockets, so a request that has just come waits for one step, not for all
@@ -99,8 +99,8 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._line = Line()
-        self._left, self._stepping = STEP, False
+        self._line = WaitingLine()
+        self._left, self._stepping = STEP_MESSAGES, False
 
     def take(self, cost: float) -> bool:
         """Take a turn for work of *cost* at once. Return False if one must `wait` for it."""
@@ -125,7 +125,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._step)
 
     def _step(self) -> None:
-        self._stepping, self._left = False, STEP
+        self._stepping, self._left = False, STEP_MESSAGES
         if not self._line:
             self._line.rest()
             return
@@ -134,7 +134,7 @@ class Turns:
         self._go_on()
 
 
-class Places:
+class TurnPlaces:
     """Places for work under way: *most* bytes in all, that go in turns between tokens.
 
     Small work counts as an eighth of them, so there are eight places; what is larger than all of them goes alone. One
@@ -142,7 +142,7 @@ class Places:
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._line = most, Line()
+        self._most, self._line = most, WaitingLine()
         self._used: Counter[str] = Counter()
 
     @asynccontextmanager

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from shardq.gateway.ahead import Ahead
-from shardq.gateway.bucket import Bucket
+from shardq.gateway.bucket import TokenBucket
 from shardq.gateway.strangers import CALLS, MORE_BYTES, Address, Strangers
 
 if TYPE_CHECKING:
     from shardq.gateway.door import Door
 
-CHUNK: Final = 64 * 1024
+CHUNK_BYTES: Final = 64 * 1024
 """Bytes that are read at once, and the most that wait in the door for one side of a connection."""
-SOME: Final = 2 * 1024
+STRANGER_BYTES: Final = 2 * 1024
 """The same for a connection without a token, so that others of its address have their turn."""
 PATIENCE: Final = 10.0
 """Seconds that a connection may be open without a token."""
-CHECKED: Final = 70.0
+CHECKED_SECONDS: Final = 70.0
 """The same after a health check was answered: those who ask every minute use one connection."""
-LINGER: Final = 1.0
+LINGER_SECONDS: Final = 1.0
 """Seconds that the other side has to end the connection, too, after one has."""
 
 
@@ -49,12 +49,12 @@ class Visitor:
         self.until = door.clock.monotonic() + PATIENCE
         self._door = door
         self._outer, self._inner = outer, inner = ends
-        self._calls, self.calls = 0, Bucket(CALLS, CALLS / 5, door.clock)
+        self._calls, self.calls = 0, TokenBucket(CALLS, CALLS / 5, door.clock)
         self._paid_at = door.clock.monotonic()
         self._bytes, self._was_known, self.has_called = 0, False, False
         self.ahead = Ahead(self._resume)
         self._in = _Pipe(outer, inner, self._allowed, self._took, self._ended)
-        self._out = _Pipe(inner, outer, lambda: CHUNK, lambda _: None, self._ended)
+        self._out = _Pipe(inner, outer, lambda: CHUNK_BYTES, lambda _: None, self._ended)
         self._closed = False
 
     @property
@@ -129,10 +129,10 @@ class Visitor:
 
     def _allowed(self) -> int:
         if not self._was_known:
-            return min(SOME, self._strangers.may_send(self.address))
+            return min(STRANGER_BYTES, self._strangers.may_send(self.address))
         if (allowed := self.ahead.allowed) <= 0:
             self._door.pace.add(self)
-        return min(CHUNK, allowed)
+        return min(CHUNK_BYTES, allowed)
 
     def _took(self, size: int) -> None:
         self._door.passed += size
@@ -164,7 +164,7 @@ class Visitor:
         if self._in.is_over and self._out.is_over:
             self.close()
         else:
-            self.until = self._door.clock.monotonic() + LINGER
+            self.until = self._door.clock.monotonic() + LINGER_SECONDS
 
 
 class _Pipe:

@@ -13,11 +13,11 @@ with extra("jobs", "the table of jobs"):
 from shardq.jobs.arrays import NONE, times_of
 from shardq.jobs.schema import EVENTS, TIME
 from shardq.protocol.ids import with_partition
-from shardq.protocol.journal import LOST, Columns, with_lost
+from shardq.protocol.journal import LOST, EventColumns, with_lost
 from shardq.protocol.replies import created_ms
 
 
-def table_of(queue: str, queue_id: str, partition: int, columns: Columns, start: int, position: int) -> pa.Table:
+def table_of(queue: str, queue_id: str, partition: int, columns: EventColumns, start: int, position: int) -> pa.Table:
     """Return the events after number *start* up to *position*, of one partition of a queue."""
     columns = with_lost(columns, start, position, created_ms(queue_id))
     size = len(columns.number)

@@ -144,5 +144,5 @@ def _at_once(found: info.Type) -> Collection[type]:
     return [_COME_BACK[type(each)] for each in free if type(each) in _COME_BACK]
 
 
-ANY: Final = Annotation(Any, "a value")
+ANY_VALUE: Final = Annotation(Any, "a value")
 """Of what has no annotation: it comes back as it was sent if MessagePack can say it."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from shardq.errors import ConfigError
-from shardq.model.annotation import ANY, Annotation
+from shardq.model.annotation import ANY_VALUE, Annotation
 
 T_co = TypeVar("T_co", covariant=True)
 IS_NAME: Final = re.compile(r"[\w.:/<>-]{1,200}")
@@ -25,7 +25,7 @@ class Call(msgspec.Struct, Generic[T_co], array_like=True, frozen=True):
 
     name: str
     arguments: dict[str, Any]
-    returns: ClassVar[Annotation] = ANY
+    returns: ClassVar[Annotation] = ANY_VALUE
 
     def __repr__(self) -> str:
         """Show the task's name, and no argument."""

@@ -17,9 +17,9 @@ OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
 """What is done when another message has the unique key of one that is written."""
 
 # An id may end with a quoted shard key; each of its bytes takes at most three letters.
-_LAST = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}"
+_LAST_PART = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}"
 _LONGEST_PLACE = len("o.") + MAX_SHARD_KEY
-_MESSAGE_ID = re.compile(rf"(\d{{1,16}}-\d{{1,20}})-({_LAST})", re.ASCII)
+_MESSAGE_ID = re.compile(rf"(\d{{1,16}}-\d{{1,20}})-({_LAST_PART})", re.ASCII)
 
 
 class WriteOptions(TypedDict, total=False):

@@ -10,7 +10,7 @@ import msgspec
 from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, mapping, one_of, rate, seconds, shown, whole
 from shardq.errors import ConfigError
 from shardq.model.partitions import KIND, Partitions, check_partitions, is_parted, map_of, read_of
-from shardq.model.shares import SHARED, WHOLE, WHOLE_KIND, shares, whole_of, whole_text
+from shardq.model.shares import SHARED_SETTINGS, WHOLE_FIELD, WHOLE_KIND, shares, whole_of, whole_text
 from shardq.sharding import MAX_STREAMS
 
 KeyScope = Literal["shard_key", "queue"]
@@ -164,7 +164,10 @@ class QueueConfig(msgspec.Struct, frozen=True):
             if name != "streams" and value is not None and not (name == "partitions" and not is_parted(value)):
                 flat += [name, setting.stored(parts.get(name, value))]
         if parts:
-            flat += [WHOLE, whole_text({name: _SETTINGS[name].stored(getattr(self, name)) for name in SHARED})]
+            flat += [
+                WHOLE_FIELD,
+                whole_text({name: _SETTINGS[name].stored(getattr(self, name)) for name in SHARED_SETTINGS}),
+            ]
         has_accounts = self.window or self.max_in_flight or self.max_backlog or self.rate
         return [*flat, "accounts", 1] if has_accounts else flat
 
@@ -173,7 +176,7 @@ class QueueConfig(msgspec.Struct, frozen=True):
         """Make the settings from what `settings` wrote. Missing fields get their defaults."""
         mapping("meta", meta, "the fields of a queue to str")
         try:
-            meta = {**meta, **whole_of(meta[WHOLE])} if WHOLE in meta else meta
+            meta = {**meta, **whole_of(meta[WHOLE_FIELD])} if WHOLE_FIELD in meta else meta
             values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
         except (TypeError, ValueError, OverflowError):
             raise ConfigError("the fields of a queue must be what settings() made of them") from None
@@ -188,7 +191,7 @@ _SETTINGS: Final[Mapping[str, Setting]] = {
 def kinds() -> dict[str, str]:
     """Return in Lua what Redis may keep of each setting but the number of streams, and of what stands beside them."""
     found = {name: setting.kind for name, setting in _SETTINGS.items() if name != "streams"}
-    return {**found, WHOLE: WHOLE_KIND}
+    return {**found, WHOLE_FIELD: WHOLE_KIND}
 
 
 def differs(name: str, one: Any, other: Any) -> bool:

@@ -17,13 +17,13 @@ from shardq.errors import ConfigError
 if TYPE_CHECKING:
     from shardq.model.settings import QueueConfig
 
-SHARED: Final = (
+SHARED_SETTINGS: Final = (
     "max_len", "max_dead", "max_dedup", "total_in_flight", "total_rate", "total_burst", "journal", "max_result_bytes",
     "max_schedules",
 )  # fmt: skip
 """Settings of the queue as a whole, of which each partition has its part."""
 
-WHOLE: Final = "whole"
+WHOLE_FIELD: Final = "whole"
 """The field of the head with what the whole queue has of these; others have none."""
 WHOLE_KIND: Final = "{'^[%w_. ]+$', 512}"
 """The pattern and the greatest length of that field, as Lua checks it."""
@@ -43,7 +43,7 @@ def share(total: int, number: int, count: int) -> int:
 
 def shares(config: QueueConfig, number: int, count: int) -> dict[str, Any]:
     """Return the parts of partition *number*. The burst of a rate is shared out as well: none may be rounded up."""
-    found = {name: share(getattr(config, name), number, count) for name in SHARED if name != "total_rate"}
+    found = {name: share(getattr(config, name), number, count) for name in SHARED_SETTINGS if name != "total_rate"}
     rate = share(round(config.total_rate * _MILLIONTHS), number, count) / _MILLIONTHS
     return {**found, "total_rate": rate, "total_burst": share(_burst(config), number, count)}
 
@@ -60,7 +60,7 @@ def shared(config: QueueConfig, number: int, count: int) -> QueueConfig:
 
 def check_shares(config: QueueConfig, count: int) -> None:
     """ConfigError for a bound of which *count* partitions cannot have a part each."""
-    for name in SHARED:
+    for name in SHARED_SETTINGS:
         total = _burst(config) if name == "total_burst" else getattr(config, name)
         if 0 < total < (count / 1000 if name == "total_rate" else count):
             by = f" (total_rate makes it {total:,})" if name == "total_burst" and not config.total_burst else ""
@@ -88,6 +88,6 @@ def whole_of(text: str) -> dict[str, str]:
     """Return what a text says. ValueError for one that nobody wrote so."""
     words = text.split(" ")
     found = dict(zip(words[::2], words[1::2], strict=True))
-    if found.keys() - {*SHARED}:
+    if found.keys() - {*SHARED_SETTINGS}:
         raise ValueError(text[:100])
     return found

@@ -8,13 +8,13 @@ from typing import Final
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-NONE: Final = "-"
+UNKNOWN_NUMBER: Final = "-"
 """What stands for a number that nobody knows."""
 
 _HALF_A_DAY: Final = 43_200
 _DAY: Final = 86_400
 _YEAR: Final = 300 * _DAY
-_LARGE: Final = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
+_LARGE_UNITS: Final = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
 _SPANS: Final = ((119.5, 1, "s"), (3_570, 60, "min"), (2 * _DAY, 3_600, "h"), (math.inf, _DAY, "d"))
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 
@@ -36,7 +36,7 @@ def short_number(count: float) -> str:
     """
     if count < 999_999.5:
         return number(count)
-    one, unit = next((one, unit) for one, unit in _LARGE if count < 999.5 * one or unit == "T")
+    one, unit = next((one, unit) for one, unit in _LARGE_UNITS if count < 999.5 * one or unit == "T")
     return f"{count / one:.1f} {unit}" if count < 9.95 * one else f"{count / one:,.0f} {unit}"
 
 
@@ -56,7 +56,7 @@ def span(seconds: float | None) -> str:
     ('20 ms', '0.5 s', '42 s', '8 min', '2.5 h', '2 d')
     """
     if seconds is None:
-        return NONE
+        return UNKNOWN_NUMBER
     if not math.isfinite(seconds):
         return "never"
     seconds = max(0.0, seconds)
@@ -96,7 +96,7 @@ def short_moment(at: float | None, now: float, zone: tzinfo | None = None) -> st
 
 def _moment(at: float | None, now: float, zone: tzinfo | None, letters: int | None) -> str:
     if at is None:
-        return NONE
+        return UNKNOWN_NUMBER
     if not math.isfinite(at):
         return "never"
     try:
@@ -147,7 +147,7 @@ def rate(a_second: float | None) -> str:
     ('1,234/s', '12/s', '1.2/s', '0.03/s', '0/s')
     """
     if a_second is None:
-        return NONE
+        return UNKNOWN_NUMBER
     decimals = 0 if a_second >= 9.95 or a_second == 0 else 1 if a_second >= 0.995 else 2
     return f"{a_second:,.{decimals}f}/s"
 

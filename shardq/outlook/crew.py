@@ -13,13 +13,13 @@ from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
 from shardq.outlook.sentence import Bold, Parts
 from shardq.protocol.beats import percentile
 
-SHORT: Final = 10.0
+SHORT_JOB_SECONDS: Final = 10.0
 """Seconds below which a job that ran at a beat has likely ended since."""
-LONG: Final = 120.0
+LONG_JOB_SECONDS: Final = 120.0
 """Seconds from which on a job is looked at: whether jobs of its task usually take so long."""
-USUAL: Final = 0.99
+USUAL_SHARE: Final = 0.99
 """The share of the jobs of a task that are no longer than what is called usual."""
-NAMED: Final = 3
+MAX_NAMED: Final = 3
 """Queues that a sentence names."""
 
 Worker = Sequence[WorkerStatus]
@@ -56,8 +56,8 @@ def heading(found: Sequence[Worker], unread: Sequence[str], queue: str = "") -> 
 
 
 def _names(queues: Sequence[str]) -> str:
-    more = f" and {len(queues) - NAMED:,} more" if len(queues) > NAMED else ""
-    return ", ".join(queues[:NAMED]) + more
+    more = f" and {len(queues) - MAX_NAMED:,} more" if len(queues) > MAX_NAMED else ""
+    return ", ".join(queues[:MAX_NAMED]) + more
 
 
 def slots_of(worker: Worker) -> int:
@@ -79,7 +79,7 @@ def longest_of(worker: Worker, now: float) -> tuple[WorkerStatus, float] | None:
 def _longest(worker: WorkerStatus, now: float) -> float:
     """How long the job has run that runs longest. A short one has ended since the beat that told of it."""
     at_beat = max(0.0, worker.heard - (worker.longest_since or worker.heard))
-    return at_beat if at_beat < SHORT else at_beat + max(0.0, now - worker.heard)
+    return at_beat if at_beat < SHORT_JOB_SECONDS else at_beat + max(0.0, now - worker.heard)
 
 
 def is_unread(verdict: Verdict, outlook: Outlook | None) -> bool:
@@ -97,7 +97,7 @@ def usual(minutes: Iterable[Minute], task: str) -> float | None:
             if each.task == task:
                 for at, count in enumerate(each.durations[: len(counts)]):
                     counts[at] += count
-    return percentile(counts, USUAL)
+    return percentile(counts, USUAL_SHARE)
 
 
 def gone(worker: WorkerStatus, now: float) -> str:

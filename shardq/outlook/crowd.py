@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from shardq.model.waiter import Waiter
 from shardq.outlook.facts import Facts
-from shardq.outlook.fluid import Part, flow
-from shardq.outlook.pace import Pace
+from shardq.outlook.fluid import FluidPart, flow
+from shardq.outlook.pace import DrainPace
 
-SHOWN = 20
+MAX_SHARD_KEYS = 20
 """Shard keys that are shown, and reckoned each by itself."""
 GROUP_STEP = 1.5
 """Backlogs that differ by less than this factor are in one group."""
-LARGE = 0.01
+LARGE_SHARE = 0.01
 """The share of the backlog from which on a shard key is known to be looked at, also where only some are."""
 _COSTS = (0.02, 50.0)
 
@@ -24,8 +24,8 @@ _COSTS = (0.02, 50.0)
 class Crowd:
     """Those that wait: `shown` each by itself with its part, and the parts of all `others`."""
 
-    shown: tuple[tuple[Waiter, Part], ...]
-    others: tuple[Part, ...]
+    shown: tuple[tuple[Waiter, FluidPart], ...]
+    others: tuple[FluidPart, ...]
     tenants_waiting: int
 
     @property
@@ -39,7 +39,7 @@ class Crowd:
         capacity: float,
         background: float,
         *,
-        changed: Mapping[str | bytes, Part] | None = None,
+        changed: Mapping[str | bytes, FluidPart] | None = None,
         without: str | bytes | None = None,
     ) -> Served:
         """Work out when each is served: with the parts in *changed* in place of theirs, and *without* one of them."""
@@ -57,8 +57,8 @@ class Crowd:
 class Served:
     """When each part of a crowd is served."""
 
-    own: Mapping[str | bytes, Part]
-    others: list[Part]
+    own: Mapping[str | bytes, FluidPart]
+    others: list[FluidPart]
 
     def of(self, key: str | bytes) -> float:
         """Return in how many seconds one that is shown is served; infinite if never."""
@@ -75,7 +75,7 @@ class Served:
         return max((each.done_at for each in parts if each.is_held), default=math.inf)
 
 
-def crowd_of(facts: Facts, pace: Pace) -> Crowd:
+def crowd_of(facts: Facts, pace: DrainPace) -> Crowd:
     """Return those that wait."""
     rows = [each for each in facts.waiters.rows if each.backlog or each.delayed]
     rows.sort(key=lambda each: (-each.backlog - each.delayed, _bytes(each.shard_key)))
@@ -85,7 +85,7 @@ def crowd_of(facts: Facts, pace: Pace) -> Crowd:
     backlog = facts.stats.backlog
     if not shown and backlog:
         # Without a window nobody knows whose messages wait: as if all were of one.
-        return Crowd((), (Part(left=backlog, free_at=_ends_in(facts, facts.paused_until)),), 0)
+        return Crowd((), (FluidPart(left=backlog, free_at=_ends_in(facts, facts.paused_until)),), 0)
     factor = _factor(facts, first, rest)
     parts = [part_of(facts, pace, each, costs.get(each.shard_key, 1.0), alone=False) for each in rest]
     waiting = sum(each.backlog > 0 for each in first) + round(len(rest) * factor)
@@ -94,8 +94,8 @@ def crowd_of(facts: Facts, pace: Pace) -> Crowd:
 
 def _divided(rows: list[Waiter], asked: Collection[str | bytes]) -> tuple[list[Waiter], list[Waiter]]:
     """Return those that are shown, those that are *asked* for among them, and all others that have a backlog."""
-    first = [each for at, each in enumerate(rows) if at < SHOWN or each.shard_key in asked]
-    return first, [each for each in rows[SHOWN:] if each.backlog and each.shard_key not in asked]
+    first = [each for at, each in enumerate(rows) if at < MAX_SHARD_KEYS or each.shard_key in asked]
+    return first, [each for each in rows[MAX_SHARD_KEYS:] if each.backlog and each.shard_key not in asked]
 
 
 def _bytes(key: str | bytes) -> bytes:
@@ -105,14 +105,14 @@ def _bytes(key: str | bytes) -> bytes:
 
 def part_of(
     facts: Facts,
-    pace: Pace,
+    pace: DrainPace,
     waiter: Waiter,
     cost: float = 1.0,
     *,
     limited: bool = True,
     paused: bool = True,
     alone: bool = True,
-) -> Part:
+) -> FluidPart:
     """Return the backlog of one, as if it were not *limited*, or not *paused*, where these are False."""
     top = math.inf
     if limited and waiter.rate:
@@ -120,7 +120,7 @@ def part_of(
     if limited and waiter.max_in_flight and pace.seconds:
         top = min(top, waiter.max_in_flight / (pace.seconds * cost))
     pause, own = _ends_in(facts, facts.paused_until), _ends_in(facts, waiter.paused_until if paused else None)
-    return Part(
+    return FluidPart(
         # Its last message comes in the middle of the last round of turns. (Of many that would be missed as a whole.)
         left=max(0.5, waiter.backlog - 0.5) if waiter.backlog and alone else waiter.backlog,
         weight=waiter.weight,
@@ -136,7 +136,7 @@ def _ends_in(facts: Facts, until: float | None) -> float:
     return 0.0 if until is None else max(0.0, until - facts.now)
 
 
-def _costs(facts: Facts, pace: Pace) -> dict[str | bytes, float]:
+def _costs(facts: Facts, pace: DrainPace) -> dict[str | bytes, float]:
     """Return how much longer than others the jobs of shard keys take, of those of which workers tell."""
     if not pace.seconds:
         return {}
@@ -159,13 +159,13 @@ def _factor(facts: Facts, shown: list[Waiter], rest: list[Waiter]) -> float:
     if facts.waiters.are_all:
         return 1.0
     backlog = facts.stats.backlog
-    small = sum(each.backlog for each in rest if each.backlog < LARGE * backlog)
+    small = sum(each.backlog for each in rest if each.backlog < LARGE_SHARE * backlog)
     large = sum(each.backlog for each in (*shown, *rest)) - small
     return max(1.0, (backlog - large) / small) if small else 1.0
 
 
-def _grouped(parts: list[Part], factor: float) -> list[Part]:
-    groups: dict[tuple[float, ...], list[Part]] = {}
+def _grouped(parts: list[FluidPart], factor: float) -> list[FluidPart]:
+    groups: dict[tuple[float, ...], list[FluidPart]] = {}
     for each in parts:
         size = round(math.log(each.left) / math.log(GROUP_STEP))
         key = (size, each.weight, _rounded(each.top), _rounded(each.free_at), _rounded(each.cost))

@@ -11,7 +11,7 @@ from shardq.model.waiter import Waiters
 from shardq.model.worker_status import WorkerStatus
 
 
-class Memory(msgspec.Struct, frozen=True):
+class ServerMemory(msgspec.Struct, frozen=True):
     """What the server says of its memory: bytes `used`, of at most `limit` (0: no limit), writes that it `refused`.
 
     `refused` counts commands that failed since the memory was full, of all clients, since the server started.
@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True):
     is_read: bool = False
     last_read: float | None = None
     failures: tuple[Failure, ...] = ()
-    memory: Memory | None = None
+    memory: ServerMemory | None = None
     asked: tuple[str | bytes, ...] = ()
 
     @property

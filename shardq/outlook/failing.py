@@ -16,12 +16,12 @@ from shardq.outlook.sentence import At, Bold, Parts
 
 FAILS: Final = 20
 """Tries that fail in 10 minutes, above which a group fails, if it is not a small part of what is done."""
-SHARE: Final = 0.1
+FAILING_SHARE: Final = 0.1
 TEN_MINUTES: Final = 600.0
-PIECE: Final = 300.0
+PIECE_SECONDS: Final = 300.0
 """Seconds of each of the pieces in which tries of the last hour are counted."""
 HOUR: Final = 3600.0
-MOST_TENANTS: Final = 5
+MAX_TENANTS: Final = 5
 """Tenants that are named of what fails."""
 RATE: Final = 50
 """Dead letters a second that are sent again: if they fail again, few have by then."""
@@ -69,7 +69,7 @@ def united(failures: Iterable[Failure]) -> list[Failure]:
 
 def _both(one: Failure, other: Failure) -> Failure:
     newer, older = (one, other) if one.last >= other.last else (other, one)
-    tenants = tuple(dict.fromkeys(newer.tenants + older.tenants))[:MOST_TENANTS]
+    tenants = tuple(dict.fromkeys(newer.tenants + older.tenants))[:MAX_TENANTS]
     return msgspec.structs.replace(
         newer,
         retried=one.retried + other.retried,
@@ -112,7 +112,7 @@ def _is_large_part(facts: Facts, group: Failure) -> bool:
         told = sum(each.done for each in facts.working)
     # Failures count at once, and minutes only when they are over: in the first ones workers know more.
     done = max(done, round(told * facts.worker_factor))
-    return group.recent >= SHARE * (group.recent + done)
+    return group.recent >= FAILING_SHARE * (group.recent + done)
 
 
 def _minutes_lately(facts: Facts) -> list[Minute]:
@@ -201,6 +201,6 @@ def since_of(group: Failure, now: float) -> float | None:
         at -= 1
     if at == 0:
         return group.first if now - group.first <= HOUR else None
-    begun = (now // PIECE - (len(group.minutes) - 1 - at)) * PIECE
+    begun = (now // PIECE_SECONDS - (len(group.minutes) - 1 - at)) * PIECE_SECONDS
     # When it was seen first says more than the piece in which that was.
-    return group.first if group.first >= begun - PIECE else begun
+    return group.first if group.first >= begun - PIECE_SECONDS else begun

@@ -10,13 +10,13 @@ from shardq.model.verdict import Verdict
 from shardq.model.wording import moment, plural, share
 from shardq.outlook.names import name_of
 
-FORGOTTEN: Final = 86_400.0
+FORGOTTEN_AFTER: Final = 86_400.0
 """Seconds after which a pause without an end is taken for forgotten."""
 ENDED_SHARE: Final = 0.01
 """A share of all deliveries whose leases ended by time, above which something is wrong."""
 ENDED_ALWAYS: Final = 20
 """How many leases may end by time whatever the share is: those of a worker that dies do."""
-NAMED: Final = 3
+MAX_NAMED: Final = 3
 MAX_NUMBERS: Final = 8
 """How many numbers of partitions a finding shows."""
 MAX_NOTE: Final = 200
@@ -91,7 +91,7 @@ def of_silent(queue: str, away: Sequence[int]) -> Iterator[Finding]:
 def of_pauses(queue: str, pauses: Iterable[Pause], now: float) -> Iterator[Finding]:
     """Yield that a queue, or tenants of it, are paused for more than a day, without an end."""
     endless = [each for each in pauses if each.until == math.inf and each.since is not None]
-    old = [each for each in endless if now - (each.since or now) > FORGOTTEN]
+    old = [each for each in endless if now - (each.since or now) > FORGOTTEN_AFTER]
     for each in old:
         if each.shard_key is None:
             why = f" “{each.note[:MAX_NOTE]}”, says the pause." if each.note else ""
@@ -104,8 +104,8 @@ def of_pauses(queue: str, pauses: Iterable[Pause], now: float) -> Iterator[Findi
     keys = [each for each in old if each.shard_key is not None]
     if keys:
         first = min(keys, key=lambda each: each.since or 0.0)
-        named = ", ".join(name_of(each.shard_key or "") for each in keys[:NAMED])
-        more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
+        named = ", ".join(name_of(each.shard_key or "") for each in keys[:MAX_NAMED])
+        more = f" and {len(keys) - MAX_NAMED:,} more" if len(keys) > MAX_NAMED else ""
         yield Finding(
             "paused",
             f"{plural(len(keys), 'tenant')} paused without an end, the first {moment(first.since, now)}.",

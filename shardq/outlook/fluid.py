@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LEAST_SHARE = 0.05
+MIN_SHARE = 0.05
 """What those that wait have of the capacity at least, however much others write meanwhile."""
 _NOTHING = 1e-9
 
 
 @dataclass(slots=True)
-class Part:
+class FluidPart:
     """A backlog of `left` messages, or `count` equal ones. A message of it takes `cost` times as long as others.
 
     At most `top` messages a second are delivered of it, but for `credit` of them at once; and none before `free_at`
@@ -46,9 +46,9 @@ class Part:
         return math.inf if self.credit > _NOTHING else self.top
 
 
-def flow(parts: Sequence[Part], capacity: float, background: float = 0.0) -> None:
+def flow(parts: Sequence[FluidPart], capacity: float, background: float = 0.0) -> None:
     """Work out when each of *parts* is served, at so many messages a second, of which *background* are of others."""
-    spare = max(capacity - background, capacity * LEAST_SHARE)
+    spare = max(capacity - background, capacity * MIN_SHARE)
     waiting = [each for each in parts if each.left > _NOTHING]
     for each in parts:
         each.done_at = 0.0 if each.left <= _NOTHING else math.inf
@@ -72,7 +72,7 @@ def flow(parts: Sequence[Part], capacity: float, background: float = 0.0) -> Non
         waiting = _still_waiting(waiting, now)
 
 
-def _until_change(part: Part) -> float:
+def _until_change(part: FluidPart) -> float:
     if part.pace <= 0:
         return math.inf
     found = part.left / part.pace
@@ -81,7 +81,7 @@ def _until_change(part: Part) -> float:
     return found
 
 
-def _still_waiting(waiting: list[Part], now: float) -> list[Part]:
+def _still_waiting(waiting: list[FluidPart], now: float) -> list[FluidPart]:
     found = []
     for each in waiting:
         # Of large numbers less than this is lost in the last digits.
@@ -92,7 +92,7 @@ def _still_waiting(waiting: list[Part], now: float) -> list[Part]:
     return found
 
 
-def _share(active: Sequence[Part], spare: float) -> None:
+def _share(active: Sequence[FluidPart], spare: float) -> None:
     """Give each its pace: equal parts by weight, of who may have less the rest goes to the others."""
     # Those that their limits stop first come first.
     order = sorted(active, key=lambda each: each.most * each.cost / each.weight)

@@ -14,15 +14,15 @@ from shardq.model.waiter import Waiter
 from shardq.model.wording import span
 from shardq.outlook.crowd import Served, crowd_of, part_of
 from shardq.outlook.facts import Facts
-from shardq.outlook.fluid import Part
+from shardq.outlook.fluid import FluidPart
 from shardq.outlook.pace import pace_of
 
 Key = str | bytes
 Change = Callable[[Waiter], Waiter]
 
-NOTICED: Final = 0.5
+MIN_CHANGE: Final = 0.5
 """Seconds by which a wait changes at least, if that is told."""
-LONG: Final = 60.0
+LONG_WAIT_SECONDS: Final = 60.0
 """Seconds from which on it is a warning that others wait longer."""
 
 
@@ -59,7 +59,7 @@ class Effect:
         """
         if not self.is_known or self.longer is None:
             return ""
-        if abs(self.longer) < NOTICED:
+        if abs(self.longer) < MIN_CHANGE:
             return "Nobody else waits longer."
         times = f"served in {span(self.others_after)} instead of {span(self.others_before)}"
         if self.longer < 0:
@@ -143,7 +143,7 @@ class Foresight:
             most = min(most, max(0.0, slower - first)) if math.isfinite(slower) else most
         return Effect(is_known=True, others_before=_known(first), others_after=_known(first + most))
 
-    def _served(self, *, without: Key | None = None, changed: dict[Key, Part] | None = None) -> Served | None:
+    def _served(self, *, without: Key | None = None, changed: dict[Key, FluidPart] | None = None) -> Served | None:
         if not self._facts.has_reader or not self._pace.capacity or self._facts.paused_until is not None:
             return None
         return self._crowd.served(self._pace.capacity, self._pace.background, changed=changed, without=without)

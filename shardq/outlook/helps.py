@@ -11,24 +11,26 @@ from shardq.model.waiter import Waiter
 from shardq.model.wording import plural, span
 from shardq.outlook.crowd import Crowd, Served, part_of
 from shardq.outlook.facts import Facts
-from shardq.outlook.fluid import Part
+from shardq.outlook.fluid import FluidPart
 from shardq.outlook.names import name_of
-from shardq.outlook.pace import MANY, Pace
+from shardq.outlook.pace import MANY_WAITING, DrainPace
 from shardq.outlook.sentence import Bold, Parts
 
 MORE_WORKERS = 2
-ENOUGH = 0.8
+HELPING_SHARE = 0.8
 """What helps makes a time shorter than this part of it."""
 ADVISED = 3
 """Limits, and pauses, of which is told what it would change to end them."""
-WORTHWHILE = 10
+MIN_MESSAGES = 10
 """Messages that wait for a limit or a pause from which on that is told."""
-SOON = 3.0
+SOON_SECONDS = 3.0
 """Seconds of work that are no backlog yet."""
 HALF = 0.5
 
 
-def helps_of(facts: Facts, pace: Pace, crowd: Crowd, drain: float | None, served: Served | None) -> tuple[Help, ...]:
+def helps_of(
+    facts: Facts, pace: DrainPace, crowd: Crowd, drain: float | None, served: Served | None
+) -> tuple[Help, ...]:
     """Return what would help, and what would not. *drain* is as it stands, *served* when each is served."""
     if facts.stats.backlog <= 0:
         return ()
@@ -43,7 +45,7 @@ def helps_of(facts: Facts, pace: Pace, crowd: Crowd, drain: float | None, served
     return (*found, *_limits(facts, pace, crowd, served), *_pauses(facts, pace, crowd))
 
 
-def _end_of_pause(facts: Facts, pace: Pace, crowd: Crowd) -> Help:
+def _end_of_pause(facts: Facts, pace: DrainPace, crowd: Crowd) -> Help:
     seconds, what = None, "the end of the pause"
     if not facts.has_reader:
         return Help(what, helps=False, seconds=None, instead_of=None, text="no use: no worker reads it")
@@ -54,7 +56,7 @@ def _end_of_pause(facts: Facts, pace: Pace, crowd: Crowd) -> Help:
     return Help(what, helps=True, seconds=seconds, instead_of=None, text=text)
 
 
-def _without_pause(facts: Facts, pace: Pace, waiter: Waiter) -> Part:
+def _without_pause(facts: Facts, pace: DrainPace, waiter: Waiter) -> FluidPart:
     """Return the part of one as if the queue were not paused."""
     return replace(part_of(facts, pace, waiter), free_at=max(0.0, (waiter.paused_until or 0.0) - facts.now))
 
@@ -72,13 +74,13 @@ def _first_worker(facts: Facts) -> Help:
     return Help("a worker", helps=True, seconds=None, instead_of=None, text="nothing is served without one")
 
 
-def _more_workers(facts: Facts, pace: Pace, crowd: Crowd, drain: float | None) -> Iterator[Help]:
+def _more_workers(facts: Facts, pace: DrainPace, crowd: Crowd, drain: float | None) -> Iterator[Help]:
     if not pace.workers or not pace.capacity:
         return
     what = "two more workers"
     runnable = facts.stats.runnable
-    if runnable <= SOON * pace.capacity:
-        if facts.stats.limited > WORTHWHILE:
+    if runnable <= SOON_SECONDS * pace.capacity:
+        if facts.stats.limited > MIN_MESSAGES:
             text = "no use: what waits is limited or paused"
             yield Help(what, helps=False, seconds=drain, instead_of=drain, text=text)
         return
@@ -94,22 +96,22 @@ def _more_workers(facts: Facts, pace: Pace, crowd: Crowd, drain: float | None) -
         )
         return
     seconds = _known(crowd.served(capacity, written).last())
-    good = seconds is not None and (drain is None or seconds < ENOUGH * drain)
+    good = seconds is not None and (drain is None or seconds < HELPING_SHARE * drain)
     text = span(seconds) if good else "no use: the queue's limits allow no more" if seconds is not None else "no use"
     yield Help(what, helps=good, seconds=seconds, instead_of=drain, text=text)
 
 
-def _large_one(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[Help]:
+def _large_one(facts: Facts, pace: DrainPace, crowd: Crowd, served: Served) -> Iterator[Help]:
     """Say what it would change to pause the one that has most, or to give it a larger weight."""
     if not crowd.shown or not pace.capacity:
         return
     large, part = crowd.shown[0]
-    if large.backlog <= max(MANY, HALF * facts.stats.backlog) or not math.isinf(part.top) or large.paused_until:
+    if large.backlog <= max(MANY_WAITING, HALF * facts.stats.backlog) or not math.isinf(part.top) or large.paused_until:
         return
     key, name = large.shard_key, name_of(large.shard_key)
     before = served.last(beside=key)
     after = crowd.served(pace.capacity, pace.background, without=key).last()
-    good = before - after > max(1.0, (1 - ENOUGH) * before)
+    good = before - after > max(1.0, (1 - HELPING_SHARE) * before)
     text = f"the others in {span(after)} instead of {span(before)}" if good else "no use to the others"
     yield Help(f"pausing {name}", helps=good, seconds=_known(after), instead_of=_known(before), text=text)
     if before < HALF * served.of(key):
@@ -123,7 +125,7 @@ def _large_one(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterat
         )
 
 
-def _larger_weight(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[Help]:
+def _larger_weight(facts: Facts, pace: DrainPace, crowd: Crowd, served: Served) -> Iterator[Help]:
     """Say what twice the weight would do for the one that is asked for, if it waits long for its turns."""
     found = next((each for each in crowd.shown if each[0].shard_key in facts.asked), None)
     if found is None or not pace.capacity or len(facts.asked) > 1:
@@ -132,23 +134,23 @@ def _larger_weight(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> It
     key, name, is_large = asked.shard_key, name_of(asked.shard_key), crowd.shown[0][0] is asked
     before = served.of(key)
     is_said = is_large and before > served.last(beside=key) / HALF  # see `_large_one`
-    if is_said or not math.isinf(part.top) or asked.paused_until is not None or not SOON < before < math.inf:
+    if is_said or not math.isinf(part.top) or asked.paused_until is not None or not SOON_SECONDS < before < math.inf:
         return
     changed = {key: replace(part, weight=2 * part.weight)}
     after = crowd.served(pace.capacity, pace.background, changed=changed).of(key)
-    good = after < ENOUGH * before
+    good = after < HELPING_SHARE * before
     text = span(after) if good else "no use: it would wait as long"
     yield Help(f"twice the weight of {name}", good, _known(after), _known(before), text, key)
 
 
-def _limits(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[Help]:
+def _limits(facts: Facts, pace: DrainPace, crowd: Crowd, served: Served) -> Iterator[Help]:
     limited = [each for each, _ in crowd.shown if each.paused_until is None and _is_told(facts, each)]
     limited.sort(key=lambda each: (each.shard_key not in facts.asked, -each.blocked))
     for each in limited[:ADVISED]:
         before = served.of(each.shard_key)
         free = {each.shard_key: part_of(facts, pace, each, limited=False)}
         after = crowd.served(pace.capacity or 1.0, pace.background, changed=free).of(each.shard_key)
-        good = after < ENOUGH * before
+        good = after < HELPING_SHARE * before
         text = span(after) if good else "no use: it would wait as long for its turns"
         yield Help(
             f"no limit of {name_of(each.shard_key)}",
@@ -160,7 +162,7 @@ def _limits(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[
         )
 
 
-def _pauses(facts: Facts, pace: Pace, crowd: Crowd) -> Iterator[Help]:
+def _pauses(facts: Facts, pace: DrainPace, crowd: Crowd) -> Iterator[Help]:
     paused = [each for each, _ in crowd.shown if each.paused_until is not None and _is_told(facts, each)]
     paused.sort(key=lambda each: each.shard_key not in facts.asked)
     for each in paused[:ADVISED]:
@@ -179,7 +181,7 @@ def _pauses(facts: Facts, pace: Pace, crowd: Crowd) -> Iterator[Help]:
 
 def _is_told(facts: Facts, waiter: Waiter) -> bool:
     """Say whether enough of one waits for a limit or a pause to tell of it."""
-    return waiter.blocked >= (1 if waiter.shard_key in facts.asked else WORTHWHILE)
+    return waiter.blocked >= (1 if waiter.shard_key in facts.asked else MIN_MESSAGES)
 
 
 def _known(seconds: float) -> float | None:

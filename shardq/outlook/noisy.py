@@ -9,7 +9,7 @@ from shardq.model.outlook import Outlook, TenantOutlook
 FLOOD: Final = 500
 """Messages of one shard key that wait, from which on it floods the queue, if it has more than half of what waits."""
 HALF: Final = 0.5
-SOON: Final = 3.0
+SOON_SECONDS: Final = 3.0
 """Seconds within which what waits of one is served that is no flood."""
 
 
@@ -18,7 +18,7 @@ def noisy(outlook: Outlook) -> TenantOutlook | None:
     if not outlook.tenants or not outlook.is_read:
         return None
     large = outlook.tenants[0]
-    is_soon = large.reasons["turn"] > 0 and large.served_in is not None and large.served_in < SOON
+    is_soon = large.reasons["turn"] > 0 and large.served_in is not None and large.served_in < SOON_SECONDS
     waits = waits_of(large)
     return None if waits <= FLOOD or waits <= HALF * backlog_of(outlook) or is_soon else large
 

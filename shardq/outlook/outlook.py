@@ -10,8 +10,8 @@ from shardq.model.outlook import DrainState, Outlook, TenantOutlook
 from shardq.outlook import reasons
 from shardq.outlook.crowd import Crowd, Served, crowd_of
 from shardq.outlook.facts import Facts
-from shardq.outlook.helps import SOON, helps_of
-from shardq.outlook.pace import Pace, pace_of
+from shardq.outlook.helps import SOON_SECONDS, helps_of
+from shardq.outlook.pace import DrainPace, pace_of
 from shardq.outlook.pickups import pickup_of_others
 
 
@@ -86,7 +86,7 @@ def _held(facts: Facts, large: str | bytes | None) -> set[str | bytes]:
     return found if large is None else found | {large}
 
 
-def drain_of(facts: Facts, pace: Pace, crowd: Crowd) -> Drain:
+def drain_of(facts: Facts, pace: DrainPace, crowd: Crowd) -> Drain:
     """Return what becomes of the backlog."""
     if facts.stats.backlog <= 0:
         return Drain("empty", 0.0)
@@ -97,7 +97,7 @@ def drain_of(facts: Facts, pace: Pace, crowd: Crowd) -> Drain:
     if not pace.capacity:
         return Drain("unknown", None, "nobody knows yet how fast it is served")
     # What is served within seconds is no backlog that grows.
-    if facts.paused_until is None and 0 < facts.stats.runnable <= SOON * pace.capacity:
+    if facts.paused_until is None and 0 < facts.stats.runnable <= SOON_SECONDS * pace.capacity:
         return Drain("drains", facts.stats.runnable / pace.capacity)
     if pace.grows and facts.stats.runnable:
         return Drain("grows", None, "more is written than is done")

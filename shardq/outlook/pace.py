@@ -11,17 +11,17 @@ from shardq.model.minute import Minute
 from shardq.outlook.facts import Facts
 
 MINUTE = 60.0
-LATELY = 240.0
+RECENT_SECONDS = 240.0
 """Seconds for which a minute tells of the present."""
-USUAL = 1800.0
+USUAL_SECONDS = 1800.0
 """Seconds whose minutes tell what is usual."""
-FULL = 0.9
+FULL_SHARE = 0.9
 """The share of busy slots from which on workers can do no more."""
-MANY = 20
+MANY_WAITING = 20
 """Messages that wait of a shard key from which on it is one of those that make others wait."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class DrainPace(msgspec.Struct, frozen=True):
     """How fast a queue is served. All are messages a second, or seconds; None where nobody knows.
 
     `rate` are done, `written` are written, both as in the last minutes. `capacity` could be done if enough waited.
@@ -45,21 +45,23 @@ class Pace(msgspec.Struct, frozen=True):
         return self.written is not None and self.capacity is not None and self.written > 0.98 * self.capacity
 
 
-def pace_of(facts: Facts) -> Pace:
+def pace_of(facts: Facts) -> DrainPace:
     """Return how fast the queue is served."""
     now = facts.now
-    lately = [each for each in facts.minutes if now - each.at <= LATELY][-3:]
+    lately = [each for each in facts.minutes if now - each.at <= RECENT_SECONDS][-3:]
     told = _told_rate(facts)
     past = _mean([each.done / MINUTE for each in lately if each.done is not None])
     rate = max((each for each in (told, past) if each is not None), default=None)
-    usual = [each.written / MINUTE for each in facts.minutes if each.written is not None and now - each.at <= USUAL]
+    usual = [
+        each.written / MINUTE for each in facts.minutes if each.written is not None and now - each.at <= USUAL_SECONDS
+    ]
     written, is_young = _written(lately, usual, rate)
     factor = facts.worker_factor
     slots = factor * sum(each.slots for each in facts.working)
     busy = factor * sum(each.busy for each in facts.working)
     seconds = _seconds(facts, told, busy)
     capacity = _capacity(facts, lately, rate, seconds, slots, busy)
-    return Pace(
+    return DrainPace(
         rate=rate,
         written=written,
         capacity=capacity,
@@ -117,7 +119,7 @@ def _capacity(
     """Return how many could be done a second."""
     found = rate
     was_full = bool(lately) and _was_full(lately[-1])
-    is_full = not slots or busy >= FULL * slots
+    is_full = not slots or busy >= FULL_SHARE * slots
     if slots and not (was_full and is_full):
         # In the last minute not all slots were used, so its rate says less than what a job takes.
         found = max(rate or 0.0, slots / seconds) if seconds else (rate * slots / max(busy, 0.5) if rate else None)
@@ -129,7 +131,7 @@ def _capacity(
 
 
 def _was_full(minute: Minute) -> bool:
-    return minute.runnable > 2 * minute.slots or minute.busy >= FULL * minute.slots > 0
+    return minute.runnable > 2 * minute.slots or minute.busy >= FULL_SHARE * minute.slots > 0
 
 
 def _background(facts: Facts, rate: float | None, written: float | None, usual: Sequence[float]) -> float:
@@ -138,6 +140,6 @@ def _background(facts: Facts, rate: float | None, written: float | None, usual: 
     rows = [each for worker in facts.working for each in worker.tenants]
     if not rows or rate is None:
         return found
-    large = {each.shard_key for each in facts.waiters.rows if each.backlog >= MANY}
+    large = {each.shard_key for each in facts.waiters.rows if each.backlog >= MANY_WAITING}
     of_large = facts.worker_factor * sum(each.done for each in rows if each.shard_key in large) / MINUTE
     return min(max(0.0, rate - of_large), written if written is not None else rate)

@@ -8,7 +8,7 @@ from typing import Final
 from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
 from shardq.protocol.beats import percentile
 
-MOST: Final = 0.99
+PICKUP_SHARE: Final = 0.99
 """The share of pick-ups that were no slower than what is told."""
 
 
@@ -25,5 +25,5 @@ def pickup_of_others(workers: Sequence[WorkerStatus], held: Collection[str | byt
         for at, count in enumerate(worker.other_tenants[: len(counts)]):
             counts[at] += count
         found += [each.pickup_p99 for each in worker.tenants if each.shard_key not in held]
-    found.append(percentile(counts, MOST))
+    found.append(percentile(counts, PICKUP_SHARE))
     return max((each for each in found if each is not None), default=None)

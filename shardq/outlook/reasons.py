@@ -12,7 +12,7 @@ from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
 
 Reasons = dict[WaitReason, int]
-MEANS: Final[Mapping[WaitReason, tuple[str, str]]] = {
+REASON_WORDS: Final[Mapping[WaitReason, tuple[str, str]]] = {
     "worker": ("for a worker", "none reads this queue"),
     "turn": ("for a turn", "others are served in between, each its share"),
     "limit": ("for a limit", "its own limit, or its plan's, allows no more now"),
@@ -78,7 +78,7 @@ def _within(number: int, most: int) -> int:
 
 def why(facts: Facts) -> dict[WaitReason, Parts]:
     """Return what each reason means in this queue."""
-    found: dict[WaitReason, Parts] = {reason: [meaning] for reason, (_, meaning) in MEANS.items()}
+    found: dict[WaitReason, Parts] = {reason: [meaning] for reason, (_, meaning) in REASON_WORDS.items()}
     if facts.paused_until is not None:
         by = f" by {name_of(facts.stats.paused_by)}" if facts.stats.paused_by else ""
         found["pause"] = [f"the whole queue is paused{by}"]

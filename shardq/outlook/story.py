@@ -11,7 +11,7 @@ from shardq.outlook.message import ordinal
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import Parts
 
-SAYS: Final = {
+KIND_NAMES: Final = {
     "written": "Written",
     "delivered": "Delivered",
     "replaced": "Replaced",
@@ -33,7 +33,7 @@ SAYS: Final = {
 }
 """What each kind of event of a message is called."""
 
-MEANS: Final = {
+KIND_WORDS: Final = {
     "replaced": "a write with its unique key gave it another payload",
     "recovered": "uncounted: its reader never got it",
     "lease_ended": "and nobody had extended it: its worker was gone, or took too long",
@@ -48,16 +48,16 @@ MEANS: Final = {
 }
 """What is said of kinds of which there is nothing else to say."""
 
-ENDS: Final = frozenset({"acked", "deleted", "expired", "cancelled", "purged", "vanished"})
+LAST_KINDS: Final = frozenset({"acked", "deleted", "expired", "cancelled", "purged", "vanished"})
 """Events after which there is no more of a message."""
 
-_BAD: Final = frozenset({"nacked", "lease_ended", "rejected", "dead", "no_room"})
-FIRST: Final = 5
-LAST: Final = 25
+_BAD_KINDS: Final = frozenset({"nacked", "lease_ended", "rejected", "dead", "no_room"})
+FIRST_EVENTS: Final = 5
+LAST_EVENTS: Final = 25
 """Events that are told of a longer story: the first and the last ones."""
 
 
-class Told(NamedTuple):
+class ToldEvent(NamedTuple):
     """One event: when, what, more of it in words, who did it ('': that is not known), and what it looks like."""
 
     at: float
@@ -68,28 +68,30 @@ class Told(NamedTuple):
     css: str
 
 
-def story_of(events: Sequence[Event]) -> list[Told]:
+def story_of(events: Sequence[Event]) -> list[ToldEvent]:
     """Return the events of one message as they are told, of many the first and the last ones.
 
     Not what was charged while a handler ran: how long it ran is told at its end.
     """
     events = [each for each in events if each.kind != "charged"]
     told = [_told(each, events[at - 1] if at else None) for at, each in enumerate(events)]
-    if len(told) <= FIRST + LAST + 1:
+    if len(told) <= FIRST_EVENTS + LAST_EVENTS + 1:
         return told
-    left_out = len(told) - FIRST - LAST
-    more = Told(told[FIRST].at, "more", "And so on", [f"{number(left_out)} events more"], "", "more")
-    return [*told[:FIRST], more, *told[-LAST:]]
+    left_out = len(told) - FIRST_EVENTS - LAST_EVENTS
+    more = ToldEvent(told[FIRST_EVENTS].at, "more", "And so on", [f"{number(left_out)} events more"], "", "more")
+    return [*told[:FIRST_EVENTS], more, *told[-LAST_EVENTS:]]
 
 
-def _told(event: Event, before: Event | None) -> Told:
-    css = "failed" if event.kind in _BAD else event.kind
-    return Told(event.time, event.kind, SAYS.get(event.kind, event.kind), _text(event, before), event.client, css)
+def _told(event: Event, before: Event | None) -> ToldEvent:
+    css = "failed" if event.kind in _BAD_KINDS else event.kind
+    return ToldEvent(
+        event.time, event.kind, KIND_NAMES.get(event.kind, event.kind), _text(event, before), event.client, css
+    )
 
 
 def _text(event: Event, before: Event | None) -> Parts:
     tell = _TOLD.get(event.kind)
-    return [*(tell(event, before) if tell else [MEANS.get(event.kind, "")]), *_ran(event), *_who(event)]
+    return [*(tell(event, before) if tell else [KIND_WORDS.get(event.kind, "")]), *_ran(event), *_who(event)]
 
 
 def _ran(event: Event) -> Parts:

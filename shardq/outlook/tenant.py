@@ -18,18 +18,18 @@ from shardq.outlook.names import name_of
 from shardq.outlook.said import Said, said, sentences
 from shardq.outlook.sentence import At, Bold, Parts
 
-SOON: Final = 3.0
+SOON_SECONDS: Final = 3.0
 """Seconds within which all is served of one that hardly waits."""
-LONG: Final = 60.0
+LONG_WAIT_SECONDS: Final = 60.0
 """Seconds from which on it is told that one waits for its turns."""
-MANY: Final = 500
+MANY_WAITING: Final = 500
 """Messages that wait for turns from which on that is told, where nobody knows how long."""
 MAX_NOTE: Final = 200
 """Letters of a note."""
 MINUTE: Final = 60.0
 
 
-class Work(msgspec.Struct, frozen=True):
+class TenantLoad(msgspec.Struct, frozen=True):
     """What workers did for one tenant in their last minute, as far as they tell of it.
 
     `done` jobs, `rate` a second and a `share` of all; 99 of 100 of its messages waited for at most `pickup_p99` seconds
@@ -42,11 +42,11 @@ class Work(msgspec.Struct, frozen=True):
     pickup_p99: float | None
 
 
-def works_of(workers: Sequence[WorkerStatus]) -> dict[str | bytes, Work]:
+def works_of(workers: Sequence[WorkerStatus]) -> dict[str | bytes, TenantLoad]:
     """Return what was done for each tenant of which workers that live tell: each tells of the 20 that had most."""
     working = [each for each in workers if each.state == "working"]
     total = sum(each.done for each in working)
-    found: dict[str | bytes, Work] = {}
+    found: dict[str | bytes, TenantLoad] = {}
     for worker in working:
         # One that began less than a minute ago did it in less.
         lived = min(MINUTE, max(1.0, worker.heard - worker.started))
@@ -56,11 +56,11 @@ def works_of(workers: Sequence[WorkerStatus]) -> dict[str | bytes, Work]:
             done = had.done + each.done
             # A worker counts its jobs, and those of tenants, at moments that lie apart.
             part = min(1.0, done / total) if total else 0.0
-            found[each.shard_key] = Work(done, had.rate + each.done / lived, part, p99)
+            found[each.shard_key] = TenantLoad(done, had.rate + each.done / lived, part, p99)
     return found
 
 
-NO_WORK: Final = Work(0, 0.0, 0.0, None)
+NO_WORK: Final = TenantLoad(0, 0.0, 0.0, None)
 
 
 class TenantCase(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class TenantCase(msgspec.Struct, frozen=True):
     tenant: Tenant
     outlook: Outlook
     controls: Controls
-    work: Work | None = None
+    work: TenantLoad | None = None
 
     @property
     def now(self) -> float:
@@ -193,13 +193,13 @@ def end_of_limit(case: TenantCase) -> Parts:
 def _in_turn(case: TenantCase) -> Said:
     row, count = case.row, case.reasons["turn"]
     served_in = row.served_in if row else None
-    if served_in is not None and served_in <= SOON:
+    if served_in is not None and served_in <= SOON_SECONDS:
         parts: Parts = [case.name, " hardly waits", f": {plural(count, 'message')}, served in {span(served_in)}."]
         return said("good", parts, _last_minute(case))
     parts = [case.name, " waits for ", Bold("its turns"), f": {plural(count, 'message')}"]
     if served_in is not None:
         parts += [", the last one served in about ", Bold(span(served_in))]
-    is_long = count > MANY if served_in is None else served_in >= LONG
+    is_long = count > MANY_WAITING if served_in is None else served_in >= LONG_WAIT_SECONDS
     return said("warn" if is_long else "good", [*parts, "."], _what_bounds(case))
 
 

@@ -12,25 +12,25 @@ from shardq.outlook.names import name_of
 from shardq.outlook.noisy import noisy
 from shardq.outlook.said import Said, said, sentences
 from shardq.outlook.sentence import At, Bold, Parts
-from shardq.outlook.tenant import Work
+from shardq.outlook.tenant import TenantLoad
 
-SUFFERS: Final = 5.0
+SUFFERING_SECONDS: Final = 5.0
 """Seconds that one of 100 messages of a tenant waited at least, if it suffers."""
-NAMED: Final = 3
+MAX_NAMED: Final = 3
 """Tenants that are named with their limits, and with their pauses."""
 
 
-def suffering(outlook: Outlook, works: Mapping[str | bytes, Work]) -> list[str | bytes]:
+def suffering(outlook: Outlook, works: Mapping[str | bytes, TenantLoad]) -> list[str | bytes]:
     """Return who waits long, and neither for a limit, nor for a pause, nor for the rest of a flood of its own."""
     large = noisy(outlook)
     held = {each.shard_key for each in outlook.tenants if each.reasons["limit"] or each.reasons["pause"]}
     if large is not None:
         held.add(large.shard_key)
-    slow = [key for key, each in works.items() if key not in held and (each.pickup_p99 or 0.0) > SUFFERS]
+    slow = [key for key, each in works.items() if key not in held and (each.pickup_p99 or 0.0) > SUFFERING_SECONDS]
     return sorted(slow, key=lambda key: -(works[key].pickup_p99 or 0.0))
 
 
-def tenants_said(outlook: Outlook, count: int, works: Mapping[str | bytes, Work], *, is_paused: bool) -> Said:
+def tenants_said(outlook: Outlook, count: int, works: Mapping[str | bytes, TenantLoad], *, is_paused: bool) -> Said:
     """Return how *count* tenants are, of which workers tell what they did for some; *is_paused*: the whole queue."""
     all_of_them, reasons = plural(count, "tenant"), outlook.reasons
     if is_paused:
@@ -55,8 +55,8 @@ def _messages_wait(count: int) -> str:
 def _suffers(slow: list[str | bytes], *, is_noisy: bool) -> Parts:
     if not slow:
         return [Bold("nobody suffers") if is_noisy else "none noisy"]
-    named = ", ".join(map(name_of, slow[:NAMED]))
-    more = f" and {number(len(slow) - NAMED)} more" if len(slow) > NAMED else ""
+    named = ", ".join(map(name_of, slow[:MAX_NAMED]))
+    more = f" and {number(len(slow) - MAX_NAMED)} more" if len(slow) > MAX_NAMED else ""
     verb = "suffers" if len(slow) == 1 else "suffer"
     return [*([] if is_noisy else ["none noisy, but "]), Bold(f"{named}{more} {verb}")]
 
@@ -74,8 +74,8 @@ def _held_back(outlook: Outlook) -> Parts:
     limited = [each for each in outlook.tenants if each.reasons["limit"] and each.paused_until is None]
     paused = [each for each in outlook.tenants if each.paused_until is not None]
     return sentences(
-        *([Bold(name_of(each.shard_key)), f" waits for {_limit_of(each)}."] for each in limited[:NAMED]),
-        *([Bold(name_of(each.shard_key)), " is paused ", *_end_of(each, outlook.time)] for each in paused[:NAMED]),
+        *([Bold(name_of(each.shard_key)), f" waits for {_limit_of(each)}."] for each in limited[:MAX_NAMED]),
+        *([Bold(name_of(each.shard_key)), " is paused ", *_end_of(each, outlook.time)] for each in paused[:MAX_NAMED]),
     )
 
 

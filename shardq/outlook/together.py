@@ -11,7 +11,7 @@ from shardq.model import QueueStats
 from shardq.model.failure import Failure
 from shardq.model.stats import COUNTS
 from shardq.model.waiter import Waiter, Waiters
-from shardq.outlook.facts import Memory
+from shardq.outlook.facts import ServerMemory
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ def _waiter(some: Sequence[Waiter]) -> Waiter:
     return replace(together, allowance=together.backlog - blocked) if blocked else together
 
 
-def memory(found: Sequence[Memory | None]) -> Memory | None:
+def memory(found: Sequence[ServerMemory | None]) -> ServerMemory | None:
     """Return what the node says that is fullest; None if none says it."""
     return max([each for each in found if each is not None], key=lambda each: each.share, default=None)
 

@@ -12,14 +12,14 @@ TURNS: Final = 40
 """Turns that are told."""
 
 
-class Turn(NamedTuple):
+class TenantTurn(NamedTuple):
     """So many messages in a row of one shard key."""
 
     shard_key: str | bytes
     times: int
 
 
-def next_turns(facts: Facts, count: int = TURNS) -> tuple[Turn, ...]:
+def next_turns(facts: Facts, count: int = TURNS) -> tuple[TenantTurn, ...]:
     """Return the next turns, as the scheduler would give them if nothing was written or done meanwhile.
 
     First comes who has fewest in flight for its weight, of these who had least of the workers in the last minute. What
@@ -33,7 +33,7 @@ def next_turns(facts: Facts, count: int = TURNS) -> tuple[Turn, ...]:
         (*_rank(each, 0, had), at, 0, each) for at, each in enumerate(facts.waiters.rows) if each.backlog > each.blocked
     ]
     heapq.heapify(line)
-    found: list[Turn] = []
+    found: list[TenantTurn] = []
     while line and len(found) < count:
         _, _, at, given, waiter = heapq.heappop(line)
         left = waiter.backlog - waiter.blocked - given
@@ -59,8 +59,8 @@ def _work(facts: Facts) -> dict[str | bytes, float]:
     return found
 
 
-def _add(found: list[Turn], shard_key: str | bytes, times: int) -> None:
+def _add(found: list[TenantTurn], shard_key: str | bytes, times: int) -> None:
     if found and found[-1].shard_key == shard_key:
-        found[-1] = Turn(shard_key, found[-1].times + times)
+        found[-1] = TenantTurn(shard_key, found[-1].times + times)
     else:
-        found.append(Turn(shard_key, times))
+        found.append(TenantTurn(shard_key, times))

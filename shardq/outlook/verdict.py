@@ -18,12 +18,12 @@ from shardq.outlook.sentence import At, Bold, Parts, joined, moments_in
 Known = dict[str, int | float | str | None]
 Rule = Callable[[Facts, Outlook], Verdict | None]
 
-FULL: Final = 0.98
+FULL_MEMORY_SHARE: Final = 0.98
 """The share of Redis's memory from which on it is full: writes come and go there."""
-SURELY_FULL: Final = 0.995
-JUST_WRITTEN: Final = 5.0
+SURELY_FULL_SHARE: Final = 0.995
+GOOD_WRITE_SECONDS: Final = 5.0
 """Seconds for which a write that went well says that writes do not fail."""
-WRITTEN_LATELY: Final = 600.0
+LAST_WRITE_SECONDS: Final = 600.0
 """Seconds within which the last write tells since when writes fail, if nobody knows how often there is one."""
 ENDED_IN_ORDER: Final = 10.0
 """Seconds after the last worker ended in order, and for which something waits, before a queue lacks a worker.
@@ -31,11 +31,11 @@ ENDED_IN_ORDER: Final = 10.0
 Another may be starting: as in a deploy, or where none runs while nothing waits.
 """
 HALF: Final = 0.5
-SLOW: Final = 600.0
+SLOW_DRAIN_SECONDS: Final = 600.0
 """Seconds from which on a backlog drains slowly."""
-STUCK: Final = 60.0
+STUCK_SECONDS: Final = 60.0
 """Seconds that something waits while nothing is done, from which on that is said."""
-LATELY: Final = 300.0
+RECENT_SECONDS: Final = 300.0
 
 
 def verdict_of(facts: Facts, outlook: Outlook) -> Verdict:
@@ -67,13 +67,13 @@ def said(
 def redis_full(facts: Facts, outlook: Outlook) -> Verdict | None:
     """Redis has no memory left, so writes fail."""
     memory = facts.memory
-    if memory is None or memory.share < FULL:
+    if memory is None or memory.share < FULL_MEMORY_SHARE:
         return None
     part = min(1.0, memory.share)
     how = f" ({share(part)} of {size(memory.limit)}): "
     known: Known = {"share": part, "limit": memory.limit, "refused": memory.refused}
     written = facts.waiters.last_written
-    is_writing = written is not None and facts.now - written < JUST_WRITTEN and memory.share < SURELY_FULL
+    is_writing = written is not None and facts.now - written < GOOD_WRITE_SECONDS and memory.share < SURELY_FULL_SHARE
     if not memory.refused or is_writing:
         rest = "soon writes fail; reads and acks go on."
         return said(facts, "redis_full", "bad", [Bold("Redis is nearly full"), how, rest], known=known)
@@ -95,7 +95,7 @@ def _writes_fail_since(facts: Facts) -> float | None:
     before = [each.written for each in facts.minutes if each.written is not None and each.at <= last][-10:]
     if len(before) >= 3:
         return last if sum(1 for each in before if each) > HALF * len(before) else None
-    return last if facts.now - last <= WRITTEN_LATELY else None
+    return last if facts.now - last <= LAST_WRITE_SECONDS else None
 
 
 def no_worker(facts: Facts, outlook: Outlook) -> Verdict | None:
@@ -250,7 +250,7 @@ def grows(facts: Facts, outlook: Outlook) -> Verdict | None:
     age = facts.stats.oldest_age or 0.0
     # Workers that have just begun have not done anything yet, nor told of it.
     lived = max((each.heard - each.started for each in facts.working), default=0.0)
-    is_stuck = outlook.is_read and outlook.reasons["turn"] and min(age, lived) > STUCK and not outlook.rate
+    is_stuck = outlook.is_read and outlook.reasons["turn"] and min(age, lived) > STUCK_SECONDS and not outlook.rate
     if is_stuck and outlook.slots:
         busy = f"{outlook.busy:.0f} of {plural(outlook.slots, 'slot')} are busy"
         parts = [wait, ", and ", Bold("nothing was done"), f" in the last minute: {busy}."]
@@ -264,7 +264,7 @@ def flows(facts: Facts, outlook: Outlook) -> Verdict | None:
     if not outlook.is_read or not (waits or outlook.rate):
         return None
     known: Known = {"waits": waits, "done": outlook.rate, "drain_seconds": outlook.drain_seconds}
-    if outlook.drain_seconds is not None and outlook.drain_seconds > SLOW:
+    if outlook.drain_seconds is not None and outlook.drain_seconds > SLOW_DRAIN_SECONDS:
         how = f"drains in {span(outlook.drain_seconds)}"
         if waits != 1:
             how = f"drain in {span(outlook.drain_seconds)}"
@@ -275,12 +275,12 @@ def flows(facts: Facts, outlook: Outlook) -> Verdict | None:
             f": {rate(outlook.rate or 0.0)} are done.",
         ]
         return said(facts, "flows", "warn", parts, known=known)
-    if outlook.drains == "unknown" and (waits > FLOOD or (facts.stats.oldest_age or 0.0) > STUCK):
+    if outlook.drains == "unknown" and (waits > FLOOD or (facts.stats.oldest_age or 0.0) > STUCK_SECONDS):
         served = "it is served" if waits == 1 else "they are served"
         parts = [Bold(f"{number(waits)} {_wait(waits)}"), f", and nobody knows yet how fast {served}."]
         return said(facts, "flows", "good", parts, known=known)
     blocked = outlook.reasons["limit"] + outlook.reasons["pause"]
-    ages = [each.oldest_age for each in facts.minutes if facts.now - each.at <= LATELY]
+    ages = [each.oldest_age for each in facts.minutes if facts.now - each.at <= RECENT_SECONDS]
     longest = max((each for each in (*ages, facts.stats.oldest_age) if each is not None), default=None)
     start: Parts = [Bold("Flows")]
     if outlook.rate:

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from typing import Final
 
 from shardq.errors import BackendError
-from shardq.partitions.turns import Turns
+from shardq.partitions.turns import PartitionTurns
 
 FIRST_RETRY: Final = 0.1
-LONGEST_RETRY: Final = 2.0
+MAX_RETRY: Final = 2.0
 """Seconds until a partition that failed is probed; each time twice as long."""
 
 
 class Away:
     """Which of so many partitions are away. *now* is the local clock. Not safe across threads: a client locks it."""
 
-    def __init__(self, turns: Turns, partitions: int, now: Callable[[], float]) -> None:
+    def __init__(self, turns: PartitionTurns, partitions: int, now: Callable[[], float]) -> None:
         self._turns, self._partitions, self._now = turns, partitions, now
         self._late: dict[int, int] = {}  # how many calls are late
         self._failed: dict[
@@ -56,7 +56,7 @@ class Away:
         """Note what a call ended with: a `BackendError` says that the partition does not answer."""
         if isinstance(outcome, BackendError):
             _, _, pause = self._failed.get(number, (None, 0.0, FIRST_RETRY / 2))
-            pause = min(LONGEST_RETRY, 2 * pause)
+            pause = min(MAX_RETRY, 2 * pause)
             self._failed[number] = (outcome, self._now() + pause, pause)
         else:
             self._failed.pop(number, None)

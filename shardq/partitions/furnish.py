@@ -16,7 +16,7 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.queue.who import Who
 
 C = TypeVar("C", bound=Control)
-PER_CALL: Final = 1000
+FIELDS_A_CALL: Final = 1000
 SAME_END: Final = 1.0
 """Seconds by which the ends of a limit may differ: each node has a clock of its own."""
 _GIVEN: Final[Sequence[tuple[str, Callable[..., Op[Any]], str, Any]]] = (
@@ -90,4 +90,4 @@ def _is_same(one: Control, other: Control) -> bool:
 
 
 def _parts(keys: list[Any]) -> Iterator[list[Any]]:
-    return (keys[at : at + PER_CALL] for at in range(0, len(keys), PER_CALL))
+    return (keys[at : at + FIELDS_A_CALL] for at in range(0, len(keys), FIELDS_A_CALL))

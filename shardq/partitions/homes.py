@@ -21,11 +21,11 @@ from typing import Final
 from shardq.sharding import key_bytes
 
 _HASHED: Final = hashlib.shake_128(b"shardq/p1\0", usedforsecurity=False)
-REMEMBERED: Final = 4096
-"""So many homes a process remembers: a tenth of the time that it takes to deal one."""
+MAX_REMEMBERED: Final = 4096
+"""Homes that a process remembers: a tenth of the time that it takes to deal one."""
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MAX_REMEMBERED)
 def home(key: str | bytes, written: int) -> int:
     """Return the partition, from 0 on, that a shard key is dealt where *written* partitions are written to.
 

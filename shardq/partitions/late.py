@@ -20,7 +20,7 @@ from shardq.partitions.parts import Parts
 PATIENCE: Final = 0.25
 """Seconds in which a partition must answer, or the reader goes on without it."""
 
-HELD: Final = 1.0
+HELD_SECONDS: Final = 1.0
 """Seconds for which messages that came late are kept for a reader."""
 
 PROBE: Final = 1.0
@@ -30,7 +30,7 @@ Offer = Callable[[float | None], None]
 """Gives what is held, with leases of that length, to those who wait."""
 
 
-class Held(msgspec.Struct):
+class HeldMessages(msgspec.Struct):
     """Messages of a partition that came late, with leases of `visibility` seconds."""
 
     number: int
@@ -47,11 +47,11 @@ def bring(parts: Parts, number: int, left: Left, visibility: float | None, offer
         note(parts, number, found)
     if not isinstance(found, list) or not found:
         return
-    held = Held(number, visibility, found)
+    held = HeldMessages(number, visibility, found)
     with parts.lock:
         parts.held.append(held)
     offer(visibility)
-    yield Sleep(HELD)
+    yield Sleep(HELD_SECONDS)
     if rest := drop(parts, held):
         yield from ignore_failure(give_back(parts.at(number), rest, parts.at(number).until()))
 
@@ -92,7 +92,7 @@ def take(parts: Parts, count: int, visibility: float | None) -> dict[int, list[R
     return rows
 
 
-def drop(parts: Parts, held: Held) -> list[Received]:
+def drop(parts: Parts, held: HeldMessages) -> list[Received]:
     """Hold no more of these. Return what is left."""
     with parts.lock:
         rest, held.rows, held.is_over = held.rows, [], True
@@ -103,9 +103,9 @@ def drop(parts: Parts, held: Held) -> list[Received]:
 
 def offer_to(
     parts: Parts, visibility: float | None, give: Callable[[int, list[Received]], list[Received]]
-) -> list[Held]:
+) -> list[HeldMessages]:
     """Offer what is held to those who wait, whom *give* gives it to. Return what is left of what is held no more."""
-    back: list[Held] = []
+    back: list[HeldMessages] = []
     with parts.lock:
         some = [(held, held.rows) for held in parts.held if held.rows and held.visibility == visibility]
         for held, _ in some:
@@ -114,7 +114,7 @@ def offer_to(
         if rest := give(held.number, rows):
             with parts.lock:
                 if held.is_over:
-                    back.append(Held(held.number, visibility, rest, is_over=True))
+                    back.append(HeldMessages(held.number, visibility, rest, is_over=True))
                 else:
                     held.rows = rest + held.rows
     return back

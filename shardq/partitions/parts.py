@@ -27,8 +27,8 @@ from shardq.partitions.changes import all_changed
 from shardq.partitions.homes import home
 from shardq.partitions.knows import must_ask
 from shardq.partitions.map import PartitionMap
-from shardq.partitions.placing import Slots, placed
-from shardq.partitions.turns import Turns
+from shardq.partitions.placing import HashSlots, placed
+from shardq.partitions.turns import PartitionTurns
 from shardq.platforms import after_fork
 from shardq.protocol.keys import QueueKeys
 from shardq.sharding import key_bytes
@@ -98,7 +98,7 @@ class Parts:
             state.whole = head
         self.left: dict[int, QueueState] = dict(before.left) if before else {}
         self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
-        self.turns: Turns = Turns(
+        self.turns: PartitionTurns = PartitionTurns(
             found.read, head.clock.monotonic, before.turns if before else None, kept, head.config.visibility_timeout
         )
         self.away = Away(self.turns, found.read, head.clock.monotonic)
@@ -370,11 +370,11 @@ def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> 
     yield from create(head, until)
 
 
-def slots_of(head: QueueState, until: float) -> Op[Slots]:
+def slots_of(head: QueueState, until: float) -> Op[HashSlots]:
     """Return which master has which slots; without a cluster one has all."""
     if not head.cluster:
-        return Slots([])
-    return Slots.of_reply((yield from ask(head, "CLUSTER", "SLOTS", key=head.keys.meta, until=until)))
+        return HashSlots([])
+    return HashSlots.of_reply((yield from ask(head, "CLUSTER", "SLOTS", key=head.keys.meta, until=until)))
 
 
 def check_settings(config: QueueConfig, count: int) -> None:

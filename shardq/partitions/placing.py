@@ -20,11 +20,11 @@ from shardq.partitions.map import PartitionMap
 from shardq.protocol.keys import slot
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-MAX_TRIES: Final = 36**3
-"""So many salts are tried: a master with one slot in a thousand has one of them all but surely."""
+MAX_SALTS: Final = 36**3
+"""Salts that are tried: a master with one slot in a thousand has one of them all but surely."""
 
 
-class Slots:
+class HashSlots:
     """Which master has which slots: ranges (first, last, name of the master), in any order.
 
     Without any, as on a server that is no cluster, all lies on one.
@@ -37,7 +37,7 @@ class Slots:
         self.masters = sorted({name for _, _, name in self._ranges}) or [""]
 
     @classmethod
-    def of_reply(cls, reply: Sequence[Any]) -> Slots:
+    def of_reply(cls, reply: Sequence[Any]) -> HashSlots:
         """Return what CLUSTER SLOTS answered: for each range its first and last slot, its master, and replicas."""
         masters = {_name(master): f"{_text(master[0] or '')}:{master[1]}" for _, _, master, *_ in reply}
         return cls([(int(first), int(last), _name(master)) for first, last, master, *_ in reply], masters)
@@ -54,7 +54,7 @@ class Slots:
         return next((name for first, last, name in self._ranges if first <= number <= last), None)
 
 
-def placed(queue: str, wanted: int, slots: Slots, there: PartitionMap | None = None) -> tuple[str, ...]:
+def placed(queue: str, wanted: int, slots: HashSlots, there: PartitionMap | None = None) -> tuple[str, ...]:
     """Return the salts of *queue* with *wanted* partitions. Those that are *there* keep theirs."""
     there = there or PartitionMap()
     names = [there.name_of(queue, number) for number in range(there.read)]
@@ -67,12 +67,12 @@ def placed(queue: str, wanted: int, slots: Slots, there: PartitionMap | None = N
     return tuple(salts)
 
 
-def _salt(queue: str, number: int, slots: Slots, loads: Counter[str]) -> str:
+def _salt(queue: str, number: int, slots: HashSlots, loads: Counter[str]) -> str:
     fewest = min(loads[master] for master in slots.masters)
     for at in count():
         salt = _spelled(at)
         master = slots.master_of(f"{queue}#{number}.{salt}")
-        if at >= MAX_TRIES or (master is not None and loads[master] == fewest):
+        if at >= MAX_SALTS or (master is not None and loads[master] == fewest):
             return salt
     raise AssertionError
 

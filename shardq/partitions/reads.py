@@ -22,7 +22,7 @@ from shardq.ops.read.read import read, read_now
 from shardq.ops.read.waiting import Outstanding
 from shardq.partitions.late import PATIENCE, Offer, begun, note, probe, reads_aside, take
 from shardq.partitions.parts import Parts
-from shardq.partitions.turns import FRESH
+from shardq.partitions.turns import FRESH_SECONDS
 
 T = TypeVar("T")
 Rows: TypeAlias = dict[int, list[Received]]
@@ -32,7 +32,7 @@ TICK: Final = 0.01
 """Seconds between two looks of a reader that has nothing, at what calls bring that are late."""
 
 
-class Wanted(msgspec.Struct):
+class WantedRead(msgspec.Struct):
     """What a reader wants: up to `count` messages with leases of `visibility` seconds, tried until local time `until`.
 
     If it `waits`, it is a blocked read, which is told at once that nothing is there. `aside` runs an operation in the
@@ -60,7 +60,7 @@ class Wanted(msgspec.Struct):
         self.glances = self.dealt = self.first = None
 
 
-def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
+def read_turns(parts: Parts, wanted: WantedRead) -> Op[Rows]:
     """Return messages that are there; {} if no partition has any, each of which was asked, but those that are away.
 
     A partition that fails leaves the others what they have. If an ack fails, what came goes back, and its error is
@@ -88,7 +88,7 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
             count = wanted.count - sum(map(len, rows.values()))
             # Others had no more than they gave.
             among = [number for number, asked in dealt.items() if len(some.get(number, ())) == asked]
-            if rows and count and not among and (unheard := turns.unheard(clock.monotonic() - FRESH)):
+            if rows and count and not among and (unheard := turns.unheard(clock.monotonic() - FRESH_SECONDS)):
                 # One tenant that waits is dealt all that is wanted, whatever others may have.
                 yield from _look(parts, unheard, wanted, failed)
                 among = unheard
@@ -101,7 +101,7 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
                 return {}
 
 
-def first_look(parts: Parts, wanted: Wanted, timeout: float | None) -> tuple[int, Look] | None:
+def first_look(parts: Parts, wanted: WantedRead, timeout: float | None) -> tuple[int, Look] | None:
     """Return the first try of a read of one, and its partition, if it is one call; None if `read_turns` must begin."""
     acks = wanted.acks
     if wanted.count > 1 or parts.held or parts.away.numbers or len(acks) > 1:
@@ -121,7 +121,9 @@ def first_look(parts: Parts, wanted: Wanted, timeout: float | None) -> tuple[int
     return None if look is None else (number, look)
 
 
-def looked(parts: Parts, wanted: Wanted, number: int, look: Look, rows: list[Received] | None) -> list[Received] | None:
+def looked(
+    parts: Parts, wanted: WantedRead, number: int, look: Look, rows: list[Received] | None
+) -> list[Received] | None:
     """Note what a first try tells. Return its messages; None if its call must go on, by `read_turns`."""
     if rows is None:
         wanted.first = _rest(parts, wanted, number, look)
@@ -138,7 +140,12 @@ def looked(parts: Parts, wanted: Wanted, number: int, look: Look, rows: list[Rec
 
 
 def late_look(
-    parts: Parts, wanted: Wanted, number: int, look: Look, pending: Any, rows_of: Callable[[Any], list[Received] | None]
+    parts: Parts,
+    wanted: WantedRead,
+    number: int,
+    look: Look,
+    pending: Any,
+    rows_of: Callable[[Any], list[Received] | None],
 ) -> None:
     """Let a first try that is late go on in the background. *rows_of* its end are its messages; None: it must go on."""
     left = begun(pending, rows_of, _rest(parts, wanted, number, look))
@@ -148,7 +155,7 @@ def late_look(
     reads_aside(parts, wanted, number, left)
 
 
-def let_go(parts: Parts, wanted: Wanted) -> list[Op[None]]:
+def let_go(parts: Parts, wanted: WantedRead) -> list[Op[None]]:
     """Return what gives back all that a read was granted which is cancelled."""
     with parts.lock:
         for number, count in (wanted.dealt or {}).items():
@@ -157,7 +164,7 @@ def let_go(parts: Parts, wanted: Wanted) -> list[Op[None]]:
     return [give_back_all(state, each, state.until()) for state, each in granted]
 
 
-def _rest(parts: Parts, wanted: Wanted, number: int, look: Look) -> Op[list[Received]]:
+def _rest(parts: Parts, wanted: WantedRead, number: int, look: Look) -> Op[list[Received]]:
     """Return what goes on after the first try of a read."""
     state, made = parts.at(number), look if look.made else None
     _, granted = wanted.granted[-1]
@@ -169,7 +176,7 @@ def _add(rows: Rows, some: Rows) -> None:
         rows[number] = rows.get(number, []) + each
 
 
-def _probe(parts: Parts, wanted: Wanted) -> None:
+def _probe(parts: Parts, wanted: WantedRead) -> None:
     """Begin to probe those partitions that failed, and whose time has come."""
     if parts.away.numbers:
         with parts.lock:
@@ -178,7 +185,7 @@ def _probe(parts: Parts, wanted: Wanted) -> None:
             wanted.aside(probe(parts, number))
 
 
-def _comes_late(parts: Parts, wanted: Wanted, failed: Sequence[ShardqError]) -> Op[bool]:
+def _comes_late(parts: Parts, wanted: WantedRead, failed: Sequence[ShardqError]) -> Op[bool]:
     """Wait a little for calls that are late, and return whether the reader is to look again. Nobody else has anything.
 
     Raise what has failed for good, or what went wrong if all partitions fail.
@@ -197,7 +204,7 @@ def _comes_late(parts: Parts, wanted: Wanted, failed: Sequence[ShardqError]) -> 
     return False
 
 
-def _look(parts: Parts, numbers: Iterable[int], wanted: Wanted, failed: list[ShardqError]) -> Op[None]:
+def _look(parts: Parts, numbers: Iterable[int], wanted: WantedRead, failed: list[ShardqError]) -> Op[None]:
     """Glance at these partitions."""
     numbers = list(numbers)
     if not numbers:
@@ -234,7 +241,7 @@ def _note(parts: Parts, number: int, outcome: object) -> None:
         parts.away.heard(number, outcome)
 
 
-def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[ShardqError]) -> Op[Rows]:
+def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, int], failed: list[ShardqError]) -> Op[Rows]:
     """Read as many messages of each partition as were *dealt*, and ack what the reader acks, all at once."""
     acks, wanted.acks = wanted.acks, {}
     numbers = [*dealt, *(number for number in acks if number not in dealt)]
@@ -270,7 +277,7 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
     return rows
 
 
-def _read_one(parts: Parts, number: int, count: int, wanted: Wanted, acks: Acks | None) -> Op[list[Received]]:
+def _read_one(parts: Parts, number: int, count: int, wanted: WantedRead, acks: Acks | None) -> Op[list[Received]]:
     """Read from one partition; if nothing was dealt there, only ack."""
     state = parts.at(number)
     if not count:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shardq.errors import ConfigError
 from shardq.model.partitions import Partitions, check_partitions, map_of
-from shardq.model.shares import SHARED, WHOLE
+from shardq.model.shares import SHARED_SETTINGS, WHOLE_FIELD
 from shardq.ops.queue.change import Changed, change_queue, check_replicas
 from shardq.ops.queue.opening import find_queue, log, require_queue
 from shardq.ops.queue.retry import ask
@@ -30,11 +30,11 @@ from shardq.partitions.moving import move_home
 from shardq.partitions.parts import MakeState, all_of, check_settings, slots_of
 from shardq.partitions.placing import placed
 
-PAUSE: Final = MAX_AGE + 0.5
+PAUSE_SECONDS: Final = MAX_AGE + 0.5
 """Seconds between the two maps."""
-ANNOUNCED: Final = 60.0
+ANNOUNCED_SECONDS: Final = 60.0
 """Seconds for which the first map says that there will be a second: until then no partition is removed."""
-REMEMBERED: Final = 7 * 86_400.0
+REMEMBERED_SECONDS: Final = 7 * 86_400.0
 """Seconds for which the former home of a shard key is remembered at least: messages with a unique key may wait so long.
 """
 
@@ -55,7 +55,7 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
         now, _ = yield from _times(head, head.until(timeout))
         if not _is_announced(found, wanted, now):
             found = yield from _announce(head, make, found, wanted, timeout)
-        yield Sleep(PAUSE)
+        yield Sleep(PAUSE_SECONDS)
         yield from require_queue(head, head.until(timeout))
         if map_in(head).written != wanted:  # another one may have ended what this one began
             found = yield from _write_by(head, make, found, wanted, timeout)
@@ -91,7 +91,7 @@ def _announce(
     slots, until = (yield from slots_of(head, head.until(timeout))), head.until(timeout)
     salts = placed(head.keys.name, wanted, slots, found)
     now, _ = yield from _times(head, until)
-    more = replace(found, salts=salts, towards=(wanted, now + round(ANNOUNCED * 1000)))
+    more = replace(found, salts=salts, towards=(wanted, now + round(ANNOUNCED_SECONDS * 1000)))
 
     def will_do(each: PartitionMap) -> bool:
         return each.written == wanted or _is_announced(each, wanted, now)
@@ -113,7 +113,7 @@ def _times(head: QueueState, until: float) -> Op[tuple[int, int]]:
     """Return the time of the head's clock, and until when a former home is remembered, both in ms."""
     seconds, micros = yield from ask(head, "TIME", key=head.keys.meta, until=until)
     now = int(seconds) * 1000 + int(micros) // 1000
-    return now, now + round(max(head.config.dedup_window, REMEMBERED) * 1000)
+    return now, now + round(max(head.config.dedup_window, REMEMBERED_SECONDS) * 1000)
 
 
 def _store(
@@ -159,7 +159,9 @@ def store_map(
         text = following.text
         kept = replace(head.config, partitions=Partitions.parse(text) if text else 1).settings()
         values = dict(zip(kept[::2], kept[1::2], strict=True))
-        words = [word for each in ("partitions", *SHARED, WHOLE) for word in (each, values.get(each, ""))]
+        words = [
+            word for each in ("partitions", *SHARED_SETTINGS, WHOLE_FIELD) for word in (each, values.get(each, ""))
+        ]
         return Call.on(head.keys, "configure", (epoch, after, head.client, *words))
 
     _, underreplicated = yield from change_queue(head, call, head.until(timeout), agree)

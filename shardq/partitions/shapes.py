@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 
-class Shape(Enum):
+class MethodShape(Enum):
     """Which partitions a call goes to."""
 
     SHARD_KEY = "by shard key"
@@ -31,16 +31,16 @@ class Shape(Enum):
     """To those whose turn it is (`turns`), or with a wait to all."""
 
 
-_NAMES: Final[Mapping[Shape, str]] = {
-    Shape.SHARD_KEY: "Queue.write Queue.write_many Queue.tenant Schedules.add",
-    Shape.ID: (
+_NAMES: Final[Mapping[MethodShape, str]] = {
+    MethodShape.SHARD_KEY: "Queue.write Queue.write_many Queue.tenant Schedules.add",
+    MethodShape.ID: (
         "Job.cancel Job.result Job.status Queue.cancel Queue.job Queue.result Queue.status"
     ),
-    Shape.DELIVERY: (
+    MethodShape.DELIVERY: (
         "Delivery.ack Delivery.extend Delivery.nack Delivery.on_lost Delivery.processing Delivery.progress "
         "Delivery.reject Queue.ack_many Queue.nack_many Queue.reject_many"
     ),
-    Shape.EVERYWHERE: (
+    MethodShape.EVERYWHERE: (
         "Queue.actions Queue.assign Queue.assignment Queue.configure Queue.controls Queue.dead Queue.declare "
         "Queue.delete Queue.delete_dead Queue.delete_plan Queue.failures Queue.history Queue.journal Queue.len "
         "Queue.limits Queue.outlook Queue.partitions Queue.pause Queue.paused Queue.peek Queue.plans Queue.purge "
@@ -48,10 +48,10 @@ _NAMES: Final[Mapping[Shape, str]] = {
         "Queue.settings Queue.stats Queue.stop_action Queue.take_over Queue.tenants Queue.unassign Queue.verdict "
         "Queue.weights Queue.workers Schedules.list Schedules.pause Schedules.remove Schedules.resume Schedules.run"
     ),
-    Shape.READ: "Queue.read Queue.read_many",
+    MethodShape.READ: "Queue.read Queue.read_many",
 }  # fmt: skip
 
-SHAPES: Final[Mapping[str, Shape]] = MappingProxyType(
+SHAPES: Final[Mapping[str, MethodShape]] = MappingProxyType(
     {name: shape for shape, names in _NAMES.items() for name in names.split()}
 )
 """The shape of each public method of queues, deliveries, jobs and schedules, by its name with threads."""

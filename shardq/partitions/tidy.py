@@ -25,8 +25,8 @@ from shardq.partitions.moving import move_home
 from shardq.partitions.parts import Parts
 from shardq.partitions.resize import store_map
 
-EVERY: Final = 10.0
-SELDOM: Final = 300.0
+TIDY_INTERVAL: Final = 10.0
+LOOK_INTERVAL: Final = 300.0
 """Seconds between two looks of a client: while messages are left, and at most while only time must pass."""
 RETENTION: Final = 3600.0
 """Seconds after the last write for which a drained partition stays at least: a write that got no answer may come again.
@@ -41,7 +41,7 @@ def is_due(parts: Parts) -> bool:
     with parts.lock:
         if now < parts.common.tidy_at:
             return False
-        parts.common.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
+        parts.common.tidy_at = now + LOOK_INTERVAL  # before it is tried: what fails is not tried again at once
     return True
 
 
@@ -65,7 +65,7 @@ def tidy(parts: Parts) -> Op[None]:
 def _tidy(parts: Parts) -> Op[bool]:
     left = yield from _left(parts, parts.states[-1])
     if left > 0:
-        parts.common.tidy_at = parts.whole.clock.monotonic() + min(max(left, EVERY), SELDOM)
+        parts.common.tidy_at = parts.whole.clock.monotonic() + min(max(left, TIDY_INTERVAL), LOOK_INTERVAL)
         return False
     if (yield from _remove(parts, parts.states[0], parts.states[-1])):
         return True
@@ -86,10 +86,10 @@ def _left(parts: Parts, state: QueueState) -> Op[float]:
         return 0.0
     state.know(seen.view)
     if parts.map.towards and parts.map.towards[1] / 1000 > seen.time:
-        return EVERY  # a resize is under way
+        return TIDY_INTERVAL  # a resize is under way
     found = yield from numbers(state)
     if found.backlog + found.in_flight + found.delayed + found.dead + found.result_count:
-        return EVERY
+        return TIDY_INTERVAL
     return max(0.0, seen.written_at + _retention(state) - seen.time)
 
 

@@ -37,7 +37,7 @@ MEAN_WORK: Final = 0.001
 BESIDE_QUIET: Final = 8
 """Of so many messages, one is not of those ahead of whom nobody is: these, without end, must not starve the others."""
 
-FRESH: Final = 0.010
+FRESH_SECONDS: Final = 0.010
 """Seconds for which a partition need not be looked at after it was heard."""
 
 SURE: Final = 0.001
@@ -47,7 +47,7 @@ LOOK_AFTER: Final = 0.020
 """Seconds in which somebody read elsewhere, after which a reader looks at the partitions of which it has not heard."""
 
 LOOK_AFTER_MESSAGES: Final = 16
-"""So many messages in the place of that time."""
+"""Messages in the place of that time."""
 
 LOOK_AFTER_WORK: Final = 0.05
 """So many seconds of work that was settled in the place of that time."""
@@ -55,11 +55,11 @@ LOOK_AFTER_WORK: Final = 0.05
 MAX_BEHIND: Final = 60.0
 """One partition has no claim on more seconds of service than these, beside what a lease may hide."""
 
-STAYS: Final = 8
-"""So many messages in a row a reader may get where it acks."""
+MAX_IN_A_ROW: Final = 8
+"""Messages that a reader may get in a row where it acks."""
 
 
-class Turn:
+class PartitionTurn:
     """What is known of one partition. All times are seconds of the local clock.
 
     Its first one that waits for a turn has `level` messages in flight for its weight. `claim` is what that one has
@@ -84,7 +84,7 @@ class Turn:
         return self.asked / max(1, self.weight)
 
 
-class Turns:
+class PartitionTurns:
     """Whose turn it is of so many partitions. *now* is the local clock. Not safe across threads: a client locks it.
 
     What was known *before* of partitions that are *kept* is known of them still. *lease* is how many seconds of work
@@ -100,13 +100,15 @@ class Turns:
         self,
         partitions: int,
         now: Callable[[], float],
-        before: Turns | None = None,
+        before: PartitionTurns | None = None,
         kept: Sequence[bool] = (),
         lease: float = 0.0,
     ) -> None:
         self._now = now
         known = before._turns if before else []
-        self._turns: list[Turn] = [known[at] if any(kept[at : at + 1]) else Turn() for at in range(partitions)]
+        self._turns: list[PartitionTurn] = [
+            known[at] if any(kept[at : at + 1]) else PartitionTurn() for at in range(partitions)
+        ]
         self._max_behind: float = MAX_BEHIND + lease
         # The least claim of those that wait, when it was seen last: who comes anew begins there.
         self._least: float = before._least if before else 0.0
@@ -174,7 +176,7 @@ class Turns:
 
     def settled(self, partition: int, took: float) -> None:
         """Note that messages were settled, the work on which took *took* seconds together: turns change by that."""
-        if took >= FRESH:
+        if took >= FRESH_SECONDS:
             self._worked += took
             self.forget(partition)
 
@@ -185,7 +187,7 @@ class Turns:
         if is_soon and self._worked < LOOK_AFTER_WORK:
             return self._in_doubt(now)
         self._since_look, self._worked, self._looked_at = 0, 0.0, now
-        return self.unheard(now - FRESH)
+        return self.unheard(now - FRESH_SECONDS)
 
     def _in_doubt(self, now: float) -> list[int]:
         """Return the partitions whose quiet messages may be gone, and whose first one is ahead of the others.
@@ -207,16 +209,16 @@ class Turns:
         """Note that what was heard of a partition may not hold any more: it is to be looked at."""
         self._of(partition).heard_at = -math.inf
 
-    def _of(self, partition: int) -> Turn:
+    def _of(self, partition: int) -> PartitionTurn:
         """Return what is known of a partition. What is told of one that has left counts for nothing."""
-        return self._turns[partition] if partition < len(self._turns) else Turn()
+        return self._turns[partition] if partition < len(self._turns) else PartitionTurn()
 
-    def _begin(self, turn: Turn, virtual: float) -> None:
+    def _begin(self, turn: PartitionTurn, virtual: float) -> None:
         """Let a partition begin that comes, or comes back. It has no claim on what the others were served meanwhile."""
         least = self._least = max(self._least, self._least_beside(turn))
         turn.base = least - virtual if math.isnan(turn.base) else max(turn.base, least - virtual)
 
-    def _claim(self, turn: Turn, service: float) -> None:
+    def _claim(self, turn: PartitionTurn, service: float) -> None:
         """Note that the first one that waits there has received so many seconds of service.
 
         It may have little, since its work is not charged while it goes on. For who comes beside it that is no claim
@@ -225,7 +227,7 @@ class Turns:
         turn.base = max(turn.base, self._least_beside(turn) - self._max_behind - service)
         turn.claim = turn.base + service
 
-    def _least_beside(self, turn: Turn) -> float:
+    def _least_beside(self, turn: PartitionTurn) -> float:
         """Return the least claim of the others where somebody waits."""
         return min([each.claim for each in self._turns if each.turns and each is not turn], default=self._least)
 
@@ -244,7 +246,7 @@ class Turns:
             not each.quiet and (not each.turns or (turn.level <= each.level and turn.claim <= each.claim + LOOK_AFTER))
             for each in others
         )
-        if not is_first or partition in self.out or self._stayed >= STAYS or not turn.weight:
+        if not is_first or partition in self.out or self._stayed >= MAX_IN_A_ROW or not turn.weight:
             self._stayed = 0
             return False
         self._stayed += 1
@@ -252,7 +254,7 @@ class Turns:
 
     def _deal_rest(self, found: Counter[int], count: int) -> None:
         """Deal *count* messages more, of which nobody knows whether they are there."""
-        asked = [*found, *(at for at in self.unheard(self._now() - FRESH) if at not in found)]
+        asked = [*found, *(at for at in self.unheard(self._now() - FRESH_SECONDS) if at not in found)]
         if not asked or (not found and count < len(asked)):
             return  # to look takes less
         each, rest = divmod(count, len(asked))

@@ -1,6 +1,6 @@
 """Ways: each call of a queue, but for reads and writes, as one operation over the queue's partitions.
 
-Both clients have them from the one table `WAYS`. What a way takes are the arguments of the method by name, in the order
+Both clients have them from the one table `WAY_OF_METHOD`. What a way takes are the arguments of the method by name, in the order
 of its operation; `who` stands for *by* and *note*.
 """
 
@@ -400,7 +400,7 @@ def _stop_action(parts: Parts, action_id: str, timeout: float | None, who: Who) 
     return sums.action(found)
 
 
-WAYS: Final[Mapping[str, Way]] = MappingProxyType(
+WAY_OF_METHOD: Final[Mapping[str, Way]] = MappingProxyType(
     {
         "actions": everywhere(actions.actions, "timeout", sums.actions),
         "assign": changed(assign.assign, "names max_overlap timeout", _first),

@@ -21,7 +21,7 @@ from shardq.planner.costs import Cost, cost
 from shardq.planner.odds import busy, check_count, clean_odds, lost_odds
 from shardq.sharding import MAX_STREAMS, Odds, check_width
 
-WIDEST: Final = 16
+MAX_STREAMS_PER_SHARD: Final = 16
 """The largest M that `plan` considers. Each write declares a key for each stream of the shard."""
 
 
@@ -87,7 +87,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def frontier(tenants: int, noisy: int, isolation: float, *, most: int = MAX_STREAMS) -> list[Plan]:
-    """For each M up to `WIDEST`, the plan with the fewest streams that reaches the isolation.
+    """For each M up to `MAX_STREAMS_PER_SHARD`, the plan with the fewest streams that reaches the isolation.
 
     The list ends at the M beyond which a larger one saves no streams. It is empty when `most` streams do not suffice.
     ConfigError for invalid numbers.
@@ -98,7 +98,7 @@ def frontier(tenants: int, noisy: int, isolation: float, *, most: int = MAX_STRE
     check_count("tenants", tenants, 1)
     check_count("noisy", noisy, 1, tenants)
     found: list[Plan] = []
-    for width in range(1, min(WIDEST, most) + 1):
+    for width in range(1, min(MAX_STREAMS_PER_SHARD, most) + 1):
         streams = _fewest(width, noisy, isolation, found[-1].streams - 1 if found else most)
         if streams:
             found.append(Plan(streams, width, tenants, noisy))

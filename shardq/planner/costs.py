@@ -24,8 +24,8 @@ KEY_CLOCK_US: Final = 0.28
 WRITE_KEYS: Final = 14
 """Keys that each write declares in addition to its streams."""
 
-MOST_DECLARED: Final = 255
-"""A batch that may use nearly all streams declares all of them, if there are at most so many."""
+MAX_DECLARED: Final = 255
+"""Streams up to which a batch that may use nearly all streams declares all of them."""
 
 QUEUE_BYTES: Final = 13_000
 STREAM_BYTES: Final = 400
@@ -51,7 +51,7 @@ class Cost(msgspec.Struct, frozen=True):
     write_clock: float
     """How much of the time that the caller waits is due to its streams."""
     batch_keys: float
-    """Keys declared by a batch of 100 messages of 100 tenants, on average; see `MOST_DECLARED`."""
+    """Keys declared by a batch of 100 messages of 100 tenants, on average; see `MAX_DECLARED`."""
     deal: float
     """The client's time for dealing a shard that it has not cached."""
 
@@ -59,7 +59,7 @@ class Cost(msgspec.Struct, frozen=True):
 def cost(streams: int, streams_per_shard: int) -> Cost:
     """What a queue with so many streams, and so many per shard, costs."""
     width = check_width(streams, streams_per_shard)
-    every = streams <= MOST_DECLARED and streams <= 100 * width
+    every = streams <= MAX_DECLARED and streams <= 100 * width
     spread = streams if every else streams * (1 - (1 - width / streams) ** 100)
     return Cost(
         memory=QUEUE_BYTES + STREAM_BYTES * streams,

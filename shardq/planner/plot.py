@@ -16,7 +16,7 @@ from shardq.planner.choice import Plan
 from shardq.planner.odds import clean_odds
 
 FORMATS: Final = (".png", ".svg")
-LEAST: Final = 1e-9
+MIN_SHARE: Final = 1e-9
 """Shares below this are not drawn."""
 
 COLOURS: Final = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan")
@@ -70,8 +70,8 @@ def _draw_clean(axes: Any, chosen: Plan) -> None:
 def _draw_overlap(axes: Any, chosen: Plan) -> None:
     """How many streams two tenants share."""
     odds = chosen.odds.overlap
-    axes.bar(range(len(odds)), [max(share, LEAST) for share in odds], color="tab:blue")
-    axes.set(yscale="log", ylim=(LEAST, 2), xticks=range(len(odds)))
+    axes.bar(range(len(odds)), [max(share, MIN_SHARE) for share in odds], color="tab:blue")
+    axes.set(yscale="log", ylim=(MIN_SHARE, 2), xticks=range(len(odds)))
     axes.set(xlabel="streams that two tenants share", title="share of the pairs of tenants")
 
 

@@ -26,13 +26,13 @@ with extra("plan", "a check"):
 from shardq.planner.odds import check_count, clean_odds
 from shardq.sharding import Odds, check_width, shard
 
-LEAST: Final = 2_000
+MIN_TENANTS: Final = 2_000
 MAX_DRAWN: Final = 10_000_000
 MAX_DEALT: Final = 1_000_000
 MAX_NOISY: Final = 10_000
 """Bounds of a simulation: tenants at least, random tenants at most, dealt ones at most, noisy ones at most."""
 
-CHUNK: Final = 100_000
+DEALT_AT_ONCE: Final = 100_000
 ROUND: Final = 100
 """How many tenants are drawn at once; how many quiet tenants share one drawing of the noisy ones (a round)."""
 
@@ -61,14 +61,14 @@ def drawn(
 
     `tenants`: 2,000 to 10,000,000. `noisy`: 0 to 10,000. ConfigError for other numbers.
     """
-    check_count("tenants", tenants, LEAST, MAX_DRAWN)
+    check_count("tenants", tenants, MIN_TENANTS, MAX_DRAWN)
     check_count("noisy", noisy, 0, MAX_NOISY)
     width = check_width(streams, streams_per_shard)
     dice = np.random.default_rng(seed)
     shared = np.zeros(width + 1, dtype=np.int64)
-    for begin in range(0, tenants, CHUNK):
-        shared += _overlaps(drawn_shards(dice, min(CHUNK, tenants - begin) // 2 * 2, streams, width), streams)
-    together = min(tenants // ROUND, max(1, CHUNK // max(ROUND, noisy)))
+    for begin in range(0, tenants, DEALT_AT_ONCE):
+        shared += _overlaps(drawn_shards(dice, min(DEALT_AT_ONCE, tenants - begin) // 2 * 2, streams, width), streams)
+    together = min(tenants // ROUND, max(1, DEALT_AT_ONCE // max(ROUND, noisy)))
     rounds = np.concatenate(
         [_clean(dice, streams, width, noisy, together) for _ in range(0, tenants // ROUND, together)]
     )
@@ -83,7 +83,7 @@ def dealt(streams: int, streams_per_shard: int, *, tenants: int = 100_000, seed:
 
     `tenants`: 2,000 to 1,000,000; about 15 µs each for 64 streams, 30 for 256. ConfigError for other numbers.
     """
-    check_count("tenants", tenants, LEAST, MAX_DEALT)
+    check_count("tenants", tenants, MIN_TENANTS, MAX_DEALT)
     width = check_width(streams, streams_per_shard)
     keys = (f"plan-{seed}-{number}" for number in range(tenants // 2 * 2))
     shards = np.array([shard(key, streams, width) for key in keys], dtype=np.int64)

@@ -21,7 +21,7 @@ _OTHERS: Final = ("task", "error", "reason", "older_than", "newer_than", "state"
 _HEAD: Final = re.compile(rb"([a-z]+) (\S+)((?: \d+){7}) (\d+|-) (\d+) (\d+) (\d+)-(\d+) (\d+-\d+)")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AskedAction(msgspec.Struct, frozen=True):
     """What was asked for."""
 
     kind: ActionKind
@@ -52,14 +52,14 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
     state: WhereState | None = None
 
 
-class Stored(msgspec.Struct):
+class StoredAction(msgspec.Struct):
     """An action as it stands in Redis. Times are ms of the server's clock.
 
     `number` counts actions. It is about the messages up to number `last` that there were when it began, and the dead
     letters up to the entry id `last_letter`. `last_ms` is the time in the id of that message.
     """
 
-    asked: Asked
+    asked: AskedAction
     state: ActionState
     holder: str
     heard: int
@@ -88,7 +88,7 @@ class Stored(msgspec.Struct):
         )  # fmt: skip
 
 
-def spelled(asked: Asked) -> str:
+def spelled(asked: AskedAction) -> str:
     """Return what was asked for as one text."""
     where = asked.where
     tenant, raw = (None, where.tenant) if isinstance(where.tenant, bytes) else (where.tenant, None)
@@ -106,7 +106,7 @@ def _plain(value: object) -> object:
     return int.__index__(value) if isinstance(value, int) else float.__float__(cast("float", value))
 
 
-def asked_in(text: bytes) -> Asked | None:
+def asked_in(text: bytes) -> AskedAction | None:
     """Read it; None if another program wrote it."""
     try:
         written = msgspec.json.decode(text, type=_Written)
@@ -114,10 +114,10 @@ def asked_in(text: bytes) -> Asked | None:
         where = Where(tenant=tenant, **{name: getattr(written, name) for name in _OTHERS})
     except (msgspec.MsgspecError, ConfigError, ValueError):
         return None
-    return Asked(written.kind, where, written.by, written.note, written.rate, written.limit, written.via)
+    return AskedAction(written.kind, where, written.by, written.note, written.rate, written.limit, written.via)
 
 
-def stored(raw: bytes) -> Stored | None:
+def stored(raw: bytes) -> StoredAction | None:
     """Read an action; None if another program wrote it."""
     head, _, rest = raw.partition(b"\n")
     position, _, rest = rest.partition(b"\n")
@@ -129,7 +129,7 @@ def stored(raw: bytes) -> Stored | None:
     left = None if found[4] == b"-" else int(found[4])
     state: Any = found[1].decode()
     started, number, last_ms, last = map(int, found.groups()[4:8])
-    return Stored(
+    return StoredAction(
         asked, state, found[2].decode(errors="replace"), heard, step, done, passed, left, started, number, last_ms,
         last, found[9].decode(), position.decode(errors="replace"), problem.decode(errors="replace"),
     )  # fmt: skip

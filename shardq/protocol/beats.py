@@ -26,13 +26,13 @@ MAX_TASKS_TEXT: Final = 560
 MAX_NAME: Final = 96
 """Bytes of a quoted name."""
 MAX_RANK: Final = 20
-"""So many tasks and tenants a row has at most."""
+"""Tasks and tenants that a row has."""
 MAX_MINUTE_TASKS: Final = 24
-"""So many tasks a minute has apart."""
+"""Tasks that a minute has apart."""
 MAX_SUM: Final = 99_999_999_999_999
 """No number of a minute's tasks is told to be larger."""
-GONE: Final = 30.0
-"""A worker that was silent for so many seconds is gone."""
+GONE_AFTER: Final = 30.0
+"""Seconds of silence after which a worker is gone."""
 OTHER: Final = "other"
 MINUTE: Final = 60
 BUCKETS: Final = len(PICKUP_BOUNDS)
@@ -226,7 +226,7 @@ def _worker_of(queue: str, now: float, name: bytes, raw: bytes) -> WorkerStatus 
         heard, is_end, slots, busy, started, pid, memory, limit, version, host = fields[:10]
         since, message, task, done, failed = fields[10:15]
         at = int(heard) / 1000
-        state: WorkerState = "ended" if is_end == "1" else "gone" if abs(now - at) > GONE else "working"
+        state: WorkerState = "ended" if is_end == "1" else "gone" if abs(now - at) > GONE_AFTER else "working"
         return WorkerStatus(
             id=_unquoted(name[:MAX_ROW].decode("ascii", "replace")), queue=queue, state=state, heard=at,
             started=int(started) / 1000, version=_unquoted(version), host=_unquoted(host), pid=int(pid),

@@ -120,7 +120,7 @@ def fields_of_tail(key: bytes, tail: bytes) -> Sequence[bytes]:
     return [*found, b"h", headers] if headers else found
 
 
-class Record(NamedTuple):
+class BodyRecord(NamedTuple):
     """A message in a block of an overflow. `tail` is what its body has behind the shard key.
 
     It is None where the body lies by itself. Where only the payload does, it `is_apart`.
@@ -131,7 +131,7 @@ class Record(NamedTuple):
     is_apart: bool = False
 
 
-def records_of(block: bytes, offset: int = 0) -> Iterator[Record]:
+def records_of(block: bytes, offset: int = 0) -> Iterator[BodyRecord]:
     """Return the messages in a block of an overflow. Parts that begin before the *offset* are left out."""
     at, end = 0, len(block)
     while at < end:
@@ -139,7 +139,7 @@ def records_of(block: bytes, offset: int = 0) -> Iterator[Record]:
         at = colon + 1 + int(block[at:colon])
         if begin >= offset and (found := _RECORD.match(block, colon + 1, at)):
             tail = None if found[2] == b"@" else block[found.end() : at]
-            yield Record(found[1], tail, found[2] == b"=")
+            yield BodyRecord(found[1], tail, found[2] == b"=")
 
 
 def _sized(raw: bytes) -> tuple[bytes, bytes]:

@@ -20,7 +20,7 @@ import msgspec
 
 FORMAT: Final = b"2"
 """The name of an entry's only field. It is the version of the entry's format, and of each event in it."""
-OLDER: Final = b"1"
+OLDER_VERSION: Final = b"1"
 """The version of entries that tell neither times nor values: they lack the part `more`."""
 
 KINDS: Final = {
@@ -61,7 +61,7 @@ BILLED: Final = frozenset({
 """The kinds that say what was charged: those that can end a delivery, and that of one which goes on."""
 
 
-class Columns(msgspec.Struct):
+class EventColumns(msgspec.Struct):
     """Events in columns, each a list of the same length. Times are ms of the server's clock.
 
     What was `charged`, and how long a handler `ran`, is in tenths of a ms; None where it is not told.
@@ -93,12 +93,12 @@ class Columns(msgspec.Struct):
         return self.position - self.after - len(self.number)
 
 
-def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) -> Columns:
+def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) -> EventColumns:
     """Return the events after position *after*, up to *until*, in the stream entries *rows*, as XRANGE returns them.
 
     An entry that another program wrote, or that has a later format, is skipped. The events missing for it are lost.
     """
-    columns = Columns(after, after)
+    columns = EventColumns(after, after)
     for entry_id, fields in rows:
         if until is not None and columns.position >= until:
             break
@@ -112,13 +112,13 @@ LOST: Final = "lost"
 """The kind of what stands for events that are missing: it is none of a journal's."""
 
 
-def with_lost(events: Columns, after: int, upto: int, begun_ms: int) -> Columns:
+def with_lost(events: EventColumns, after: int, upto: int, begun_ms: int) -> EventColumns:
     """Return *events* with one for each gap between them, of the numbers behind *after* up to *upto*.
 
     It has the number of the last event that is missing, as its count how many are, the time of the next event (at the
     end: of the one before, or when the queue was made), and as its due time that of the one before, if there is one.
     """
-    found = Columns(events.after, events.position)
+    found = EventColumns(events.after, events.position)
     numbers, times = [after, *events.number, upto + 1], [*events.time_ms, *events.time_ms[-1:]] or [begun_ms]
     for at, (before, number) in enumerate(pairwise(numbers)):
         if number - before > 1:
@@ -158,9 +158,9 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
     """Return the number of an entry's last event, its time and its columns; None if shardq cannot have written it."""
     try:
         last, _, ms = entry_id.partition(b"-")
-        if len(fields) != 2 or fields[0] not in (FORMAT, OLDER):
+        if len(fields) != 2 or fields[0] not in (FORMAT, OLDER_VERSION):
             return None
-        is_older = fields[0] == OLDER
+        is_older = fields[0] == OLDER_VERSION
         letters, ids, lengths, counts, dues, client, *more, keys = fields[1].split(b"\n", 7 - is_older)
         if len(more) != 1 - is_older:
             return None
@@ -231,7 +231,7 @@ def _values(text: bytes) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until: int | None) -> None:
+def _append(columns: EventColumns, last: int, ms: int, parts: list[list[Any]], until: int | None) -> None:
     size = len(parts[0])
     start = max(0, columns.position - (last - size))
     end = size if until is None else size - max(0, last - until)

@@ -31,8 +31,8 @@ _NAMES: Final = (
 )  # fmt: skip
 """The first ones in the order of lua/base.lua."""
 
-FEW: Final = 5
-"""So many of them a plain call declares."""
+MAX_PLAIN_KEYS: Final = 5
+"""Keys that a plain call declares."""
 
 
 def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kind: str) -> None:
@@ -208,4 +208,4 @@ class SharedKeys:
         return tuple([f"shardq:{self.suffixes[name]}" for name in names])
 
 
-SHARED: Final = SharedKeys()
+SHARED_KEYS: Final = SharedKeys()

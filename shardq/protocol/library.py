@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from shardq.protocol.script import Line, Script
+from shardq.protocol.script import Script, ScriptLine
 
 FILE: Final = "library.msgpack"
 """A wheel has the library in this file, beside this module."""
@@ -23,7 +23,7 @@ _AT = re.compile(r"\buser_(?:function|script):(\d+)")
 """How Redis names a line of what it runs, in the text of an error."""
 
 
-class Verb(msgspec.Struct, frozen=True):
+class LibraryVerb(msgspec.Struct, frozen=True):
     """One function that clients call: its name and flags, and from its header the names of its keys, as in `Script`."""
 
     name: str
@@ -40,7 +40,7 @@ class Library(msgspec.Struct, frozen=True, eq=False):
 
     name: str
     text: str
-    verbs: dict[str, Verb]
+    verbs: dict[str, LibraryVerb]
     places: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -56,16 +56,16 @@ class Library(msgspec.Struct, frozen=True, eq=False):
         verb = self.verbs[name]
         return Script(name, verb.keys, verb.rest, verb.flags, self.function(name), self)
 
-    def listing(self, name: str) -> list[Line]:
+    def listing(self, name: str) -> list[ScriptLine]:
         """Return the lines of the script that runs the verb called *name* where the library cannot be loaded.
 
         Each has the number that it has in the library.
         """
         flags = self.verbs[name].flags
         first = f"#!lua flags={','.join(flags)}" if flags else "#!lua"
-        lines = [*map(Line, self.places, self.text.split("\n"))]
+        lines = [*map(ScriptLine, self.places, self.text.split("\n"))]
         body = lines[1 : len(lines) - len(self.verbs)]
-        return [Line("", first), *body, Line("", f"return verbs.{name}(KEYS, ARGV)")]
+        return [ScriptLine("", first), *body, ScriptLine("", f"return verbs.{name}(KEYS, ARGV)")]
 
     def locate(self, line: int) -> str:
         """Return where a line of what was sent comes from, such as "turns.lua:42"; '' if it stands in no module."""

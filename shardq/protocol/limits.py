@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from shardq.model import Control, LimitControl, Limits, WeightControl
 
 DEFAULT = "-"
-NEVER: Final = 9_000_000_000_000_000
+NEVER_MS: Final = 9_000_000_000_000_000
 """The time in ms that never comes."""
-FAR: Final = 9_000_000_000_000
+NEVER_FROM_MS: Final = 9_000_000_000_000
 """Times in ms from this on never come."""
 
 
@@ -35,7 +35,7 @@ def parsed_limits(text: str) -> tuple[Limits, float]:
 
 def end_of_pause(ms: float) -> float:
     """Return the end of a pause in seconds."""
-    return math.inf if ms >= FAR else ms / 1000
+    return math.inf if ms >= NEVER_FROM_MS else ms / 1000
 
 
 class Row(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import hiredis
 
-from shardq.protocol.keys import FEW
+from shardq.protocol.keys import MAX_PLAIN_KEYS
 from shardq.protocol.script import Form, Script
 
-CACHED: Final = 16_384
-"""So many keys are kept packed at most, and as many beginnings of commands."""
+MAX_CACHED: Final = 16_384
+"""Keys that are kept packed, and as many beginnings of commands."""
 
 
 def pack(words: tuple[str | bytes | int | float, ...]) -> bytes:
@@ -44,7 +44,7 @@ class PackedKeys(dict[str, bytes]):
 
     def __missing__(self, key: str) -> bytes:
         """Pack it."""
-        if len(self) >= CACHED:
+        if len(self) >= MAX_CACHED:
             self.clear()
         word = self[key] = pack_words((key,))
         return word
@@ -66,7 +66,7 @@ class Beginnings(dict[tuple[str, str, int], Beginning]):
 
     def add(self, script: Script, form: Form, named: tuple[str, ...]) -> Beginning:
         """Return the beginning of calls of *script* in this form on the queue with the *named* keys."""
-        if len(self) >= CACHED:
+        if len(self) >= MAX_CACHED:
             self.clear()
         words = script.command(form)
         known = Beginning(named, pack_words(words), b"".join([PACKED_KEYS[key] for key in named]))
@@ -80,7 +80,7 @@ BEGINNINGS: Final = Beginnings()
 def forget(script: Script, named: tuple[str, ...]) -> None:
     """Forget what was packed for a call of *script* with the *named* keys, which nobody will name again."""
     for runs in (script.function, script.sha):
-        for count in (len(named), FEW):
+        for count in (len(named), MAX_PLAIN_KEYS):
             BEGINNINGS.pop((runs, named[0], count), None)
     for key in named:
         PACKED_KEYS.pop(key, None)

@@ -14,7 +14,7 @@ from typing import Final
 
 _RECORD: Final = re.compile(r"-- @record (\w+(?:, \w+)*): (\w+(?: \w+)*)")
 _CODE: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|--.*|(?<![\w.:])(\w+)\.(\w+)""")
-_QUIET: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|--.*""")
+_NO_CODE: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|--.*""")
 _NAMELESS: Final = re.compile(r"[\])]\.(\w+)")
 _NEW: Final = re.compile(r"\bnew_(\w+)\{")
 _PIECE: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[(){}\[\],]""")
@@ -46,7 +46,7 @@ def numbered(records: Records, text: str) -> str:
         return f"{found[1]}[{record[found[2]]}]"
 
     # Each process reads some 5,000 lines before its first call, so most are only glanced at.
-    for field in _NAMELESS.findall(_QUIET.sub("", text)) if _NAMELESS.search(text) else ():
+    for field in _NAMELESS.findall(_NO_CODE.sub("", text)) if _NAMELESS.search(text) else ():
         if any(field in record for record in records.values()):
             raise ValueError(f"what has the field {field} must have a name first: local q = ... or local a = ...")
     return _CODE.sub(place, text) if "." in text else text
@@ -73,7 +73,7 @@ def without_comment(line: str) -> str:
     """Return *line* without the comment at its end."""
     if "--" not in line:
         return line.rstrip()
-    return _QUIET.sub(lambda found: "" if found[0].startswith("--") else found[0], line).rstrip()
+    return _NO_CODE.sub(lambda found: "" if found[0].startswith("--") else found[0], line).rstrip()
 
 
 def is_open(text: str) -> bool:

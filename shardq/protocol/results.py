@@ -43,7 +43,7 @@ class Ended(NamedTuple):
     reason: str = ""
 
 
-class Done(NamedTuple):
+class DoneResult(NamedTuple):
     """What a status says of a message that is done. Times are seconds, `size` is that of its result in bytes."""
 
     ends: float
@@ -63,10 +63,10 @@ def read_ended(text: bytes) -> Ended | None:
     return Ended(int(ms) / 1000, KeptResult(kind.decode(), tag.decode(), body))
 
 
-def read_done(text: bytes) -> Done:
+def read_done(text: bytes) -> DoneResult:
     """Read what `status` tells of a message that is done."""
     ends, at, kind, size = text.split(b"|")
-    return Done(int(ends) / 1000, int(at) / 1000, kind.decode(), int(size))
+    return DoneResult(int(ends) / 1000, int(at) / 1000, kind.decode(), int(size))
 
 
 def read_progress(text: bytes) -> Progress | None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-from shardq.protocol.keys import SHARED, QueueKeys, RouterKeys
+from shardq.protocol.keys import SHARED_KEYS, QueueKeys, RouterKeys
 from shardq.protocol.rights import RIGHTS
 
 Commands = dict[str, set[str]]
@@ -220,7 +220,7 @@ def _places(queues: Sequence[QueueKeys], router: RouterKeys, legacy: str | None)
     found["holds"] = [each.hold("*") for each in queues]
     found[_LEGACY] = [] if legacy is None else [_checked(legacy)]
     found |= {name: [getattr(router, name)] for name in RouterKeys.suffixes}
-    found[_QUEUES] = list(SHARED.of("queues", (_QUEUES,)))
+    found[_QUEUES] = list(SHARED_KEYS.of("queues", (_QUEUES,)))
     return found
 
 

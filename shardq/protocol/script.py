@@ -21,7 +21,7 @@ SOURCE: Final = "source"
 _COMMANDS: Final = {FUNCTION: "FCALL", HASH: "EVALSHA", SOURCE: "EVAL"}
 
 
-class Line(NamedTuple):
+class ScriptLine(NamedTuple):
     """One line of what Redis runs, and its place in the sources, such as "turns.lua:42"; '' if it stands in none."""
 
     place: str

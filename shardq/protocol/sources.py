@@ -25,8 +25,8 @@ from typing import Final
 from shardq.model.settings import kinds
 from shardq.protocol import records
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.library import PREFIX, Library, Verb
-from shardq.protocol.script import Line
+from shardq.protocol.library import PREFIX, Library, LibraryVerb
+from shardq.protocol.script import ScriptLine
 
 MARK: Final = "'@"
 _MARKS: Final = {
@@ -42,7 +42,7 @@ _DIGITS: Final = 12
 _FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
 _VERB = re.compile(r"-- @verb (\w+)(?: \| ([a-z-]+(?:, [a-z-]+)*))?: \S.*")
 _HEAD = re.compile(r"function verbs\.(\w+)\(KEYS(?:, ARGV)?\)")
-_FIRST = re.compile(r"-- KEYS\[1\.\.(\d+)\]: ")
+_KEYS_LINE = re.compile(r"-- KEYS\[1\.\.(\d+)\]: ")
 _PLACE = re.compile(r"local ([A-Z_]+) = (\d+)")
 BASE: Final = "base"
 _KEY = re.compile(r"-- KEYS\[(\d+)(\.\.)?\] (\w+): ")
@@ -50,8 +50,8 @@ _KEY = re.compile(r"-- KEYS\[(\d+)(\.\.)?\] (\w+): ")
 
 def read(folder: Path) -> Library:
     """Return the library whose modules are in *folder*. FileNotFoundError or ValueError if it is not well-formed."""
-    body: list[Line] = []
-    verbs: dict[str, Verb] = {}
+    body: list[ScriptLine] = []
+    verbs: dict[str, LibraryVerb] = {}
     keys: list[str] = []
     known: records.Records = {}
     for module in _order(folder):
@@ -63,10 +63,10 @@ def read(folder: Path) -> Library:
         else:
             own = "".join(part.capitalize() for part in module.split("_"))
             body += [
-                Line("", f"local {own} = {{}}"),
-                Line("", "do"),
+                ScriptLine("", f"local {own} = {{}}"),
+                ScriptLine("", "do"),
                 *_sent(module, lines, known),
-                Line("", "end"),
+                ScriptLine("", "end"),
             ]
         for verb in _verbs(module, lines, keys):
             if verb.name in verbs:
@@ -74,8 +74,8 @@ def read(folder: Path) -> Library:
             verbs[verb.name] = verb
     seen = "\n".join([*[line.text for line in body], *[_registration("", verb) for verb in verbs.values()]])
     name = PREFIX + hashlib.sha256(seen.encode()).hexdigest()[:_DIGITS]
-    last = [Line("", _registration(f"{name}_", verb)) for verb in verbs.values()]
-    sent = [Line("", f"#!lua name={name}"), *body, *last]
+    last = [ScriptLine("", _registration(f"{name}_", verb)) for verb in verbs.values()]
+    sent = [ScriptLine("", f"#!lua name={name}"), *body, *last]
     return Library(name, "".join([f"{line.text}\n" for line in sent]), verbs, tuple([line.place for line in sent]))
 
 
@@ -90,7 +90,7 @@ def _order(folder: Path) -> list[str]:
     return named
 
 
-def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator[Line]:
+def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator[ScriptLine]:
     """Yield the lines of a module that are sent: all but blank ones and those that are only a comment.
 
     A record that is made over several lines is one, with the number of the first.
@@ -110,13 +110,13 @@ def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator
             begun = text if begun else code
             continue
         try:
-            yield Line(f"{module}.lua:{first}", records.numbered(known, records.made(known, text)))
+            yield ScriptLine(f"{module}.lua:{first}", records.numbered(known, records.made(known, text)))
         except ValueError as error:
             raise ValueError(f"{module}.lua:{first}: {error}") from None
         begun = ""
 
 
-def _verbs(module: str, lines: Sequence[str], keys: Sequence[str]) -> Iterator[Verb]:
+def _verbs(module: str, lines: Sequence[str], keys: Sequence[str]) -> Iterator[LibraryVerb]:
     """Yield the verbs of a module."""
     header: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -137,14 +137,14 @@ def _spelled_out(header: Sequence[str], keys: Sequence[str]) -> list[str]:
     """Return the lines of a *header* with a line for each of the first *keys* of a queue."""
     lines = []
     for line in header:
-        if first := _FIRST.match(line):
+        if first := _KEYS_LINE.match(line):
             lines += [f"-- KEYS[{number}] {name}: of a queue" for number, name in enumerate(keys[: int(first[1])], 1)]
         else:
             lines.append(line)
     return lines
 
 
-def _verb(name: str, header: Sequence[str]) -> Verb:
+def _verb(name: str, header: Sequence[str]) -> LibraryVerb:
     """Return the verb called *name*. ValueError if its header is not as it must be."""
     first = next((at for at, line in enumerate(header) if line.startswith("-- @verb")), None)
     found = None if first is None else _VERB.fullmatch(header[first])
@@ -153,7 +153,7 @@ def _verb(name: str, header: Sequence[str]) -> Verb:
     flags = tuple(found[2].split(", ")) if found[2] else ()
     if not _FLAGS.issuperset(flags):
         raise ValueError(f"{name} has a flag that Redis does not know: {', '.join(set(flags) - _FLAGS)}")
-    return Verb(name, flags, *_keys([each for line in header if (each := _KEY.match(line))]))
+    return LibraryVerb(name, flags, *_keys([each for line in header if (each := _KEY.match(line))]))
 
 
 def _keys(found: Sequence[re.Match[str]]) -> tuple[tuple[str, ...], str]:
@@ -168,7 +168,7 @@ def _keys(found: Sequence[re.Match[str]]) -> tuple[tuple[str, ...], str]:
     return (names[:-1], names[-1]) if found and found[-1][2] else (names, "")
 
 
-def _registration(prefix: str, verb: Verb) -> str:
+def _registration(prefix: str, verb: LibraryVerb) -> str:
     """Return the line that makes *verb* a function that clients can call."""
     flags = ", ".join(f"'{flag}'" for flag in verb.flags)
     called = f"function_name = '{prefix}{verb.name}', callback = verbs.{verb.name}, flags = {{{flags}}}"

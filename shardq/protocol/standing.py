@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from shardq.model import DeadLetter, MessageId, MessageStatus, PeekedMessage, PeekState
 from shardq.model.call import called
 from shardq.protocol.bodies import EntryBody, entry_body, number_of, text_or_bytes
-from shardq.protocol.results import VALUE, Done, KeptResult, read_done, read_ended, read_progress
+from shardq.protocol.results import VALUE, DoneResult, KeptResult, read_done, read_ended, read_progress
 
 LEGACY = 4096
 """Stands for the legacy stream."""
@@ -42,7 +42,7 @@ def lease_of(token: bytes) -> Lease | None:
     return Lease(handle, place.decode(), entry.decode(), int(count), holder[:SHOWN_HOLDER].decode(), shard_key)
 
 
-class Known(NamedTuple):
+class KnownStanding(NamedTuple):
     """What the queue remembers of a message that was given back, delayed or redriven. `since_ms` is 0 if not known."""
 
     deliveries: int = 0
@@ -52,13 +52,13 @@ class Known(NamedTuple):
     error_type: str = ""
 
 
-def known_of(text: bytes | None) -> Known:
+def known_of(text: bytes | None) -> KnownStanding:
     """Read what is known of a message; that is nothing for one that was never delivered."""
     found = _KNOWN.fullmatch(text or b"")
     if found is None:
-        return Known()
+        return KnownStanding()
     kind, error = found[4].decode(errors="replace"), found[5].decode(errors="replace")
-    return Known(int(found[1]), int(found[2] or 0), found[3] == b"-", error, kind.partition(" ")[0])
+    return KnownStanding(int(found[1]), int(found[2] or 0), found[3] == b"-", error, kind.partition(" ")[0])
 
 
 def bare_body(flat: Sequence[bytes]) -> tuple[EntryBody, int, str]:
@@ -130,7 +130,7 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
     )
 
 
-def _done_status(message_id: str, now: float, done: Done) -> MessageStatus:
+def _done_status(message_id: str, now: float, done: DoneResult) -> MessageStatus:
     return MessageStatus(
         message_id,
         "done",
@@ -143,7 +143,7 @@ def _done_status(message_id: str, now: float, done: Done) -> MessageStatus:
     )
 
 
-class Spot(NamedTuple):
+class StandingSpot(NamedTuple):
     """Where a message was found, and what that says of it. Times are ms of the server's clock."""
 
     place: str
@@ -159,7 +159,9 @@ class Spot(NamedTuple):
         return f"{self.place}:{self.entry}"
 
 
-def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_payload: bool) -> PeekedMessage:
+def peeked_message(
+    spot: StandingSpot, flat: Sequence[bytes], known: KnownStanding, *, has_payload: bool
+) -> PeekedMessage:
     """Make the message that was found at *spot*, of its fields *flat*; without payload these are bare."""
     if has_payload:
         body = entry_body(flat, foreign=spot.place == "l")
@@ -192,7 +194,7 @@ def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_paylo
     )
 
 
-def cancelled_message(spot: Spot) -> PeekedMessage:
+def cancelled_message(spot: StandingSpot) -> PeekedMessage:
     """Make a message that was cancelled while it was in flight: only its lease is left."""
     message_id, lease = f"{spot.entry}-{spot.place}", spot.lease
     shard_key = lease.shard_key if lease else None

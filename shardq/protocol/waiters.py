@@ -9,9 +9,9 @@ from shardq.model.waiter import Waiter, Waiters
 from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import end_of_pause
 
-WITHOUT_WINDOW: Final = 1_000_000_000
+NO_WINDOW_MS: Final = 1_000_000_000
 """What a queue without a window has in place of one, if it keeps accounts for its limits (lua/rules.lua)."""
-FAR: Final = 9_000_000_000_000
+NEVER_MS: Final = 9_000_000_000_000
 """A time in ms that never comes: pauses without an end last until then or longer."""
 
 
@@ -24,7 +24,7 @@ def waiters_of(reply: Sequence[Any]) -> Waiters:
         time=int(now) / 1000,
         rows=tuple(_waiter(name, text) for name, text in zip(flat[::2], flat[1::2], strict=True)),
         are_all=int(size) <= int(looked_at),
-        window=0 if int(window) >= WITHOUT_WINDOW else int(window),
+        window=0 if int(window) >= NO_WINDOW_MS else int(window),
         total_in_flight=int(total_in_flight),
         total_rate=float(total_rate),
         blocked_until=int(blocked) / 1000,
@@ -52,4 +52,4 @@ def _waiter(name: bytes, text: bytes) -> Waiter:
 
 
 def _end(ms: int) -> float | None:
-    return end_of_pause(ms if ms < FAR else 1e16) if ms else None
+    return end_of_pause(ms if ms < NEVER_MS else 1e16) if ms else None

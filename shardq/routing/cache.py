@@ -22,7 +22,7 @@ ALL = -1
 CELLS = 4096
 Result = frozenset[str]
 _UNTOUCHED: Final[Sequence[object]] = (object(),) * CELLS
-_FIRST: Final = Lock()
+_FIRST_LOCK: Final = Lock()
 
 
 class Cache:
@@ -87,7 +87,7 @@ class Cache:
     def _touched(self) -> list[object]:
         """Return the stamps of the cells: of one's own from the first write on, as most names have no router."""
         if not isinstance(self._cells, list):
-            with _FIRST:
+            with _FIRST_LOCK:
                 if not isinstance(self._cells, list):
                     self._cells = [*_UNTOUCHED]
         return self._cells

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shardq.routing.match import values_in
-from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST, branches, decode, is_leaf, tail_of, word_in
+from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST_SLOTS, branches, decode, is_leaf, tail_of, word_in
 from shardq.routing.topic import MANY, ONE
 
 
@@ -53,7 +53,7 @@ def page_get(page: Any, key: str) -> Any:
             return main.get(key)
         page = main[bits & last]
         bits >>= used
-        used, last = BITS, LAST
+        used, last = BITS, LAST_SLOTS
     return None
 
 

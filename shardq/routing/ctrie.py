@@ -28,7 +28,7 @@ from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.contents import pairs
 from shardq.routing.fast import insert_literal, insert_wild, remove_literal, remove_wild
-from shardq.routing.lookup import NOTHING, consistently, freeze, interest, walk
+from shardq.routing.lookup import NO_QUEUES, consistently, freeze, interest, walk
 from shardq.routing.relation import Relation, related
 from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
@@ -56,7 +56,7 @@ class Ctrie:
     def lookup(self, topic: str) -> frozenset[str]:
         """The values of all patterns that match *topic*, as of one instant during the call."""
         found = consistently(self._head, walk, topic)
-        return frozenset(found) if found else NOTHING
+        return frozenset(found) if found else NO_QUEUES
 
     def has_interest(self, topic: str) -> bool:
         """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""

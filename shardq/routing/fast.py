@@ -15,10 +15,20 @@ from typing import Any
 
 from shardq.routing.growth import new_branch, split_leaf
 from shardq.routing.lookup import find_in_page
-from shardq.routing.nodes import FEW, SPARSE, WIDE, Tomb, encode, rolled_up, tail_of, values_of, with_child
+from shardq.routing.nodes import (
+    SMALL_NODE,
+    SPARSE_NODE,
+    WIDE_NODE,
+    Tomb,
+    encode,
+    rolled_up,
+    tail_of,
+    values_of,
+    with_child,
+)
 from shardq.routing.topic import MANY, ONE
 
-NOWHERE, BELOW = -1, -2
+NO_SLOT, DEEPER_SLOT = -1, -2
 """Values of `slot` when there is no empty place in a list: NOWHERE means that the branch is in a C-node or in a page
 that is not split, BELOW that it is in a part of a page that is split."""
 
@@ -27,7 +37,7 @@ def insert_literal(head: Any, pattern: str, value: str) -> bool:
     """Insert a literal pattern that is new; True if that was done, False if `Write` must find out."""
     node, main, slot = find_in_page(head, None, pattern)
     if type(main) is dict:
-        if pattern in main or len(main) >= WIDE:
+        if pattern in main or len(main) >= WIDE_NODE:
             return False
         new = main.copy()
         new[pattern] = value
@@ -84,7 +94,7 @@ def remove_wild(head: Any, words: list[str], value: str, rollup: bool) -> bool |
         return False
     if values_of(branch) != (value,) or tail_of(branch) != encode(words[at:]):
         return False
-    new = _without_branch(main, words[at - 1], 1 if slot == BELOW else FEW + 1)
+    new = _without_branch(main, words[at - 1], 1 if slot == DEEPER_SLOT else SMALL_NODE + 1)
     if new is not None:
         return bool(head.gcas(node, main, new))
     if over is None:
@@ -124,7 +134,7 @@ def _descend(  # noqa: C901 - the hot path of writes: a call costs as much as a 
         else:
             table = main[4]
             if table is None:
-                return node, main, None, at, NOWHERE, over, held, key
+                return node, main, None, at, NO_SLOT, over, held, key
             kind = type(table)
             if kind is dict:
                 branch = table.get(word)
@@ -136,12 +146,12 @@ def _descend(  # noqa: C901 - the hot path of writes: a call costs as much as a 
                     return node, main, None, at, slot, None, None, None
                 branch = main.get(word)
                 if branch is None or type(branch) is str or type(branch) is tuple:
-                    return node, main, branch, at, NOWHERE if node is table else BELOW, None, None, None
+                    return node, main, branch, at, NO_SLOT if node is table else DEEPER_SLOT, None, None, None
         if branch is None or type(branch) is str or type(branch) is tuple:
-            return node, main, branch, at, NOWHERE, over, held, key
+            return node, main, branch, at, NO_SLOT, over, held, key
         over, held, key = node, main, word
         node = branch
-    return None, None, None, 0, NOWHERE, None, None, None
+    return None, None, None, 0, NO_SLOT, None, None, None
 
 
 def _with_node(main: Any, slot: int, node: Any) -> Any:
@@ -156,7 +166,7 @@ def _with_node(main: Any, slot: int, node: Any) -> Any:
 def _with_branch(main: Any, word: str, branch: Any, make: Any) -> Any:
     """*main* with *branch* under *word*; None if *main* is a page that would grow too large."""
     if type(main) is dict:
-        if len(main) >= WIDE and word not in main:
+        if len(main) >= WIDE_NODE and word not in main:
             return None
         table = main.copy()
         table[word] = branch
@@ -173,7 +183,7 @@ def _without_branch(main: Any, word: str, least: int) -> Any:
         del table[word]
         return table
     run, values, star, many, table = main
-    if type(table) is dict and len(table) > SPARSE + 1 and word in table:
+    if type(table) is dict and len(table) > SPARSE_NODE + 1 and word in table:
         table = table.copy()
         del table[word]
         return (run, values, star, many, table)

@@ -9,7 +9,7 @@ steps.
 
 A lookup reads several I-nodes, one after the other. To return what was true at one instant it compares the head's
 `stamp`, which every change replaces (`shardq.routing.atomic`), before and after the walk. If the stamp is the same, the
-result is right. If not, a writer changed the trie meanwhile, and the walk is repeated. After `TRIES` such walks the
+result is right. If not, a writer changed the trie meanwhile, and the walk is repeated. After `MAX_TRIES` such walks the
 lookup takes a snapshot, which no writer changes, and walks that. So a lookup ends after a bounded number of steps,
 whatever the writers do.
 
@@ -24,17 +24,17 @@ from typing import Any, TypeVar
 from shardq.routing.contents import has_value, page_get
 from shardq.routing.many import matching
 from shardq.routing.match import run_matches, tail_matches, tail_matches_later, values_in
-from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
+from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST_SLOTS
 from shardq.routing.topic import split
 
 T = TypeVar("T")
-NOTHING: frozenset[str] = frozenset()
-TRIES = 8
+NO_QUEUES: frozenset[str] = frozenset()
+MAX_TRIES = 8
 
 
 def consistently(head: Any, ask: Callable[[Any, str], T], text: str) -> T:
     """What *ask*, `walk` or `interest`, says of *text*, from nodes as they all were at one instant."""
-    tries = TRIES
+    tries = MAX_TRIES
     while tries:
         stamp = head.stamp
         answer = ask(head.root.main, text)
@@ -63,7 +63,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
         bits >>= FIRST_BITS
         main = page and page.main
         while type(main) is list:
-            page = main[bits & LAST]
+            page = main[bits & LAST_SLOTS]
             bits >>= BITS
             main = page and page.main
     found: list[str] = []
@@ -115,7 +115,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                             bits >>= FIRST_BITS
                             main = page and page.main
                             while type(main) is list:
-                                page = main[bits & LAST]
+                                page = main[bits & LAST_SLOTS]
                                 bits >>= BITS
                                 main = page and page.main
                         branch = main.get(word) if main else None
@@ -171,5 +171,5 @@ def find_in_page(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
         page = below
         main = page.main
         bits >>= used
-        used, last = BITS, LAST
+        used, last = BITS, LAST_SLOTS
     return page, main, bits & last

@@ -30,12 +30,12 @@ Make: TypeAlias = Callable[[Any], Any]
 
 RUN, VALUES, STAR, HASH, WORDS = range(5)
 EMPTY: Final[CNode] = ((), None, None, None, None)
-FEW: Final = 4  # a page that shrinks to this number of keys becomes a table or a leaf
-SMALL: Final = 8  # values in a leaf; more are in a page
-SPARSE: Final = 2  # words in a sparse table
-WIDE: Final = 64  # keys in a dict
+SMALL_NODE: Final = 4  # a page that shrinks to this number of keys becomes a table or a leaf
+SMALL_LIST: Final = 8  # values in a leaf; more are in a page
+SPARSE_NODE: Final = 2  # words in a sparse table
+WIDE_NODE: Final = 64  # keys in a dict
 FIRST_BITS, BITS = 8, 4
-FIRST_LAST, LAST = 255, 15
+FIRST_LAST, LAST_SLOTS = 255, 15
 DEPTH: Final = 56  # bits of the hash; a page below so many is not split any more
 
 
@@ -162,9 +162,9 @@ def _pairs(sparse: tuple[Any, ...] | None) -> list[tuple[str, Any]]:
 
 def table_of(table: dict[str, Any], make: Make) -> Any:
     """A table of words in the form for its size: None, sparse, dense, or a page."""
-    if len(table) > WIDE:
+    if len(table) > WIDE_NODE:
         return make(page_of(table, 0, make))
-    if len(table) > SPARSE:
+    if len(table) > SPARSE_NODE:
         return table
     return tuple(each for pair in table.items() for each in pair) or None
 
@@ -174,9 +174,9 @@ def table_of(table: dict[str, Any], make: Make) -> Any:
 
 def page_of(table: dict[str, Any], shift: int, make: Make) -> Any:
     """The content of a page with the keys of *table*. The lists above it have used *shift* bits of the hash."""
-    if len(table) <= WIDE or shift > DEPTH:
+    if len(table) <= WIDE_NODE or shift > DEPTH:
         return table
-    parts: list[dict[str, Any]] = [{} for _ in range((LAST if shift else FIRST_LAST) + 1)]
+    parts: list[dict[str, Any]] = [{} for _ in range((LAST_SLOTS if shift else FIRST_LAST) + 1)]
     for key, value in table.items():
         parts[slot(hash(key), shift)][key] = value
     return [make(page_of(part, deeper(shift), make)) if part else None for part in parts]
@@ -184,7 +184,7 @@ def page_of(table: dict[str, Any], shift: int, make: Make) -> Any:
 
 def slot(bits: int, shift: int) -> int:
     """The place in a list for a key with the hash *bits*. The lists above it have used *shift* bits."""
-    return bits >> shift & LAST if shift else bits & FIRST_LAST
+    return bits >> shift & LAST_SLOTS if shift else bits & FIRST_LAST
 
 
 def deeper(shift: int) -> int:
@@ -198,7 +198,7 @@ def with_entry(main: Any, shift: int, key: str, value: Any, make: Make) -> Any:
         return with_child(main, slot(hash(key), shift), make({key: value}), make)
     table = main.copy()
     table[key] = value
-    return page_of(table, shift, make) if len(table) > WIDE else table
+    return page_of(table, shift, make) if len(table) > WIDE_NODE else table
 
 
 # --- after a removal -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardq.routing import nodes
-from shardq.routing.nodes import FEW, WORDS, Tomb, TombPage, with_child
+from shardq.routing.nodes import SMALL_NODE, WORDS, Tomb, TombPage, with_child
 
 Path = list[tuple[Any, Any]]
 """The way to an I-node: each I-node above it, with the key under which that one holds the next."""
@@ -53,7 +53,7 @@ class Cursor:
         if type(main) is tuple:
             return Tomb(main) if nodes.rolled_up(main, self.rollup)[0] else main
         above = path[-1][0].main
-        return TombPage(main) if len(main) <= (0 if type(above) is list else FEW) else main
+        return TombPage(main) if len(main) <= (0 if type(above) is list else SMALL_NODE) else main
 
     def clean(self) -> None:
         """Have the parent drop the I-node here, which holds a T-node, and so on upwards."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from shardq.routing import growth, nodes
-from shardq.routing.nodes import RUN, SMALL, VALUES, WORDS, with_child
+from shardq.routing.nodes import RUN, SMALL_LIST, VALUES, WORDS, with_child
 from shardq.routing.prune import Cursor
 from shardq.routing.topic import MANY, ONE
 
-LITERALS, WILD = 0, 1
+LITERALS, WILDCARDS = 0, 1
 
 
 class Write(Cursor):
@@ -72,7 +72,7 @@ class Write(Cursor):
         if words is None:
             there = self.descend_page(LITERALS, self.main[LITERALS], pattern)
             return (self.select(pattern), None) if there else None
-        if not self.descend(WILD, self.main[WILD]):
+        if not self.descend(WILDCARDS, self.main[WILDCARDS]):
             return None
         at = 0
         while True:
@@ -133,7 +133,7 @@ class Write(Cursor):
             values = nodes.values_of(held)
             if value in values:
                 return False
-            if len(values) < SMALL:
+            if len(values) < SMALL_LIST:
                 return self.put((nodes.tail_of(held), *values, value))
             page = self.make(dict.fromkeys((*values, value)))
             return self.put(page if tail is None else self.new_branch(tail, page))

@@ -33,7 +33,7 @@ __all__ = [
     "settle_last",
 ]
 
-OLDEST = (4, 2)
+OLDEST_VERSION = (4, 2)
 
 
 def register(spark: SparkSession) -> None:
@@ -64,7 +64,7 @@ def check_install() -> None:
         import pyarrow
         import pyspark
     found = tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2]))
-    if not OLDEST <= found < (5,):
+    if not OLDEST_VERSION <= found < (5,):
         raise ConfigError(f"PySpark {pyspark.__version__} is installed, but 4.2 up to 5 is needed: {install('spark')}")
     if int(pyarrow.__version__.partition(".")[0]) < 18:
         raise ConfigError(f"PyArrow {pyarrow.__version__} is installed, but 18 or newer is needed: {install('spark')}")

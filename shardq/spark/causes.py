@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MOST: Final = 300
-"""A cause has at most so many characters."""
+MAX_CAUSE: Final = 300
+"""Characters of a cause."""
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 QUERY: Final = "\n=== Streaming Query ==="
@@ -36,4 +36,4 @@ def raised_in(text: str) -> str:
 
 def bounded(text: str) -> str:
     """*text* as one line that can be stored."""
-    return " ".join(text.split())[:MOST].encode(errors="replace").decode()
+    return " ".join(text.split())[:MAX_CAUSE].encode(errors="replace").decode()

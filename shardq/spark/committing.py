@@ -16,10 +16,10 @@ from shardq.spark.connection import client_of, queue_in, state_of
 from shardq.spark.ops.bulk import BulkOffset, complete
 from shardq.spark.ops.recount import has_forgotten, recount
 from shardq.spark.options import Writing
-from shardq.spark.sinks import Stored, Wrote
+from shardq.spark.sinks import StoredRows, Wrote
 
 log = logging.getLogger("shardq")
-NAMED = 10  # queues in a line of the log, at most
+MAX_NAMED = 10  # queues in a line of the log, at most
 
 
 def commit(options: Writing, messages: Sequence[WriterCommitMessage | None], *, last: bool) -> None:
@@ -91,15 +91,15 @@ def has_lost_offsets(options: Writing, began: int, messages: Sequence[WriterComm
         return False
 
 
-def summary(error_queue: str, stored: Sequence[Stored]) -> str:
+def summary(error_queue: str, stored: Sequence[StoredRows]) -> str:
     """How many rows are in which queues, in one line."""
     counts: Counter[str] = Counter()
     for queue, _, rows in stored:
         counts[queue_in(queue)] += rows
     diverted = counts.pop(error_queue, 0) if error_queue else 0
-    named = [f"{count:,} in {queue!r}" for queue, count in counts.most_common(NAMED)]
-    if len(counts) > NAMED:
-        rest = counts.most_common()[NAMED:]
+    named = [f"{count:,} in {queue!r}" for queue, count in counts.most_common(MAX_NAMED)]
+    if len(counts) > MAX_NAMED:
+        rest = counts.most_common()[MAX_NAMED:]
         named.append(f"{sum(count for _, count in rest):,} in {len(rest):,} more queues")
     bad = f"; {diverted:,} bad rows are in {error_queue!r}" if error_queue else ""
     return f"rows are stored: {', '.join(named) or 'none'}{bad}"

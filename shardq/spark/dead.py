@@ -22,12 +22,12 @@ from shardq.spark.ops import scan
 from shardq.spark.ops.scan import entry_id
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.pages import pages
-from shardq.spark.parts import Part
+from shardq.spark.parts import SparkPart
 
 ENTRY_ID = re.compile(r"\d{1,16}-\d{1,20}", re.ASCII)
 SPLIT = 20_000
 """More dead letters than this are read by several tasks."""
-LAST = 2**64 - 1
+LAST_SEQUENCE = 2**64 - 1
 """The highest second half of an entry id."""
 
 
@@ -41,13 +41,13 @@ class DeadTrack:
     def first(self) -> str:
         """The point before all dead letters, or before `startingTimestamp`."""
         start = self._options.starting_timestamp
-        return f"{start - 1}-{LAST}" if start else "0-0"
+        return f"{start - 1}-{LAST_SEQUENCE}" if start else "0-0"
 
     def last(self) -> str:
         """The point after the newest dead letter that there ever was, or after `endingTimestamp`."""
         newest = self._client.run(scan.last_id(self._state, self._state.keys.dead))
         end = self._options.ending_timestamp
-        return f"{end}-{LAST}" if 0 < end < entry_id(newest.encode())[0] else newest
+        return f"{end}-{LAST_SEQUENCE}" if 0 < end < entry_id(newest.encode())[0] else newest
 
     def anew(self) -> str:
         """The point at which a stream goes on that has read an earlier queue of this name: that before all letters."""
@@ -96,7 +96,7 @@ class DeadTrack:
         last, found = self._client.run(scan.skip(self._state, self._state.keys.dead, start, end, count))
         return last if found else end
 
-    def parts(self, start: str, end: str, most: int) -> list[Part]:
+    def parts(self, start: str, end: str, most: int) -> list[SparkPart]:
         """The dead letters between two points, in parts that cover equal times; one part if they are few."""
         if entry_id(start.encode()) >= entry_id(end.encode()):
             return []
@@ -106,13 +106,13 @@ class DeadTrack:
             return []
         first, last = entry_id(rows[0][0])[0], entry_id(end.encode())[0]
         parts = min(most, 1 + count // SPLIT)
-        cuts = [f"{first + (last + 1 - first) * at // parts - 1}-{LAST}" for at in range(1, parts)]
+        cuts = [f"{first + (last + 1 - first) * at // parts - 1}-{LAST_SEQUENCE}" for at in range(1, parts)]
         points = [start, *cuts, end]
-        return [Part(self._state.keys.tag, (), low, high, self.life) for low, high in pairwise(points)]
+        return [SparkPart(self._state.keys.tag, (), low, high, self.life) for low, high in pairwise(points)]
 
 
 def read_dead(
-    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: SparkPart
 ) -> Iterator[pa.RecordBatch]:
     """The dead letters of *part*."""
     keys = frozenset(key.encode() for key in listed(options.shard_keys))

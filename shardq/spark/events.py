@@ -19,19 +19,19 @@ from shardq.errors import ConfigError, QueueMissing
 from shardq.model.event import unpacked
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
-from shardq.protocol.journal import LOST, Columns, decode, with_lost
+from shardq.protocol.journal import LOST, EventColumns, decode, with_lost
 from shardq.protocol.replies import created_ms
 from shardq.spark.connection import queue_in, same_seen_queue, seen_queue
 from shardq.spark.entries import constant, text_array, times
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import entry_id
 from shardq.spark.options import Reading, listed, place_of
-from shardq.spark.parts import Part
+from shardq.spark.parts import SparkPart
 
 log = logging.getLogger("shardq")
 SPLIT = 50_000
 """More events than this are read by several tasks."""
-LAST = 2**64 - 1
+LAST_SEQUENCE = 2**64 - 1
 """The highest second half of an entry id."""
 
 
@@ -71,7 +71,9 @@ class JournalTrack:
         low, high = self._oldest(), self._newest()
         while low < high:
             middle = (low + high) // 2
-            rows = self._client.run(scan.page(self._state, self._state.keys.journal, f"{middle}-{LAST}", "+", 1))
+            rows = self._client.run(
+                scan.page(self._state, self._state.keys.journal, f"{middle}-{LAST_SEQUENCE}", "+", 1)
+            )
             number, time = entry_id(rows[0][0]) if rows else (high, ms)
             low, high = (low, middle) if time >= ms else (number, high)
         return low
@@ -104,7 +106,9 @@ class JournalTrack:
 
     def time(self, point: int) -> int | None:
         """The time of the event at a point, in ms, by which it is known again; None if it is not kept."""
-        rows = self._client.run(scan.page(self._state, self._state.keys.journal, f"{point - 1}-{LAST}", "+", 1))
+        rows = self._client.run(
+            scan.page(self._state, self._state.keys.journal, f"{point - 1}-{LAST_SEQUENCE}", "+", 1)
+        )
         events = decode(rows, after=0)
         return events.time_ms[0] if events.number and events.number[0] <= point else None
 
@@ -137,16 +141,16 @@ class JournalTrack:
         """The point *count* events after *start*, not after *end*."""
         return min(end, start + count)
 
-    def parts(self, start: int, end: int, most: int) -> list[Part]:
+    def parts(self, start: int, end: int, most: int) -> list[SparkPart]:
         """The events between two points, in parts of equal size."""
         parts = max(1, min(most, (end - start) // SPLIT))
         cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
         tag = self._state.keys.tag
-        return [Part(tag, (), str(low), str(high), self.life) for low, high in pairwise(cuts) if low < high]
+        return [SparkPart(tag, (), str(low), str(high), self.life) for low, high in pairwise(cuts) if low < high]
 
 
 def read_events(
-    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: SparkPart
 ) -> Iterator[pa.RecordBatch]:
     """The events of a part; ConfigError if some are lost and `failOnDataLoss` is true, QueueMissing if all are gone.
 
@@ -156,7 +160,7 @@ def read_events(
     position, end, key = int(part.after), int(part.until), state.keys.journal
     keys = frozenset(each.encode() for each in listed(options.shard_keys))
     while position < end:
-        rows = client.run(scan.page(state, key, f"{position}-{LAST}", "+", max(1, options.fetch_size // 10)))
+        rows = client.run(scan.page(state, key, f"{position}-{LAST_SEQUENCE}", "+", max(1, options.fetch_size // 10)))
         events = decode(rows, position, end)
         seen = min(end, int(rows[-1][0].partition(b"-")[0])) if rows else end
         if lost := seen - position - len(events.number):
@@ -187,7 +191,7 @@ class Source(NamedTuple):
     partition: int
 
 
-def _batch(source: Source, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(source: Source, events: EventColumns, schema: pa.Schema) -> pa.RecordBatch:
     size = len(events.number)
     columns: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "queue": lambda kind: constant(source.queue, size, kind),
@@ -219,7 +223,7 @@ def _ms(tenths: list[int | None]) -> list[float | None]:
     return [None if each is None else each / 10 for each in tenths]
 
 
-def _only(events: Columns, wanted: list[bool]) -> Columns:
+def _only(events: EventColumns, wanted: list[bool]) -> EventColumns:
     """The events that are wanted."""
     some: dict[str, Any] = {
         each.name: [*compress(column, wanted)]

@@ -17,13 +17,13 @@ from shardq.extras import extra
 with extra("spark"):
     import pyarrow as pa
 
-from shardq.spark.typed import TIME, WHOLE
+from shardq.spark.typed import INTEGER_RANGES, TIME
 
 Convert = Callable[[Any], Any]
 """Makes a decoded value one of a type; raises Unfit if it is none."""
 
 
-class Unfit(Exception):
+class UnfitPlan(Exception):
     """Why a value is none of a type."""
 
 
@@ -34,9 +34,9 @@ def converter(kind: pa.DataType, *, is_json: bool) -> Convert:
     return _LEAVES[kind]
 
 
-def none_of(value: Any, name: str) -> Unfit:
+def none_of(value: Any, name: str) -> UnfitPlan:
     """Say that *value* is none of the type called *name*, without showing it."""
-    return Unfit(f"{_NAMES.get(type(value), 'an extension of MessagePack')} is no {name}")
+    return UnfitPlan(f"{_NAMES.get(type(value), 'an extension of MessagePack')} is no {name}")
 
 
 _NAMES = {
@@ -50,11 +50,11 @@ def _whole(name: str, most: int) -> Convert:
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is float and isfinite(value):
-            raise Unfit(f"a number with a fraction is no {name}")
+            raise UnfitPlan(f"a number with a fraction is no {name}")
         if type(value) is not int:
             raise none_of(value, name)
         if not -most <= value < most:
-            raise Unfit(f"the number is out of the range of {name}")
+            raise UnfitPlan(f"the number is out of the range of {name}")
         return value
 
     return whole
@@ -68,10 +68,10 @@ def _real(name: str, rounded: Callable[[float], float]) -> Convert:
             raise none_of(value, name)
         try:
             if type(value) is int and rounded(value) != value:
-                raise Unfit(f"the number has more digits than {name} has")
+                raise UnfitPlan(f"the number has more digits than {name} has")
             rounded(value)
         except OverflowError:
-            raise Unfit(f"the number is out of the range of {name}") from None
+            raise UnfitPlan(f"the number is out of the range of {name}") from None
         return float(value)
 
     return real
@@ -92,7 +92,7 @@ def _string(value: Any) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise Unfit("binary that is not UTF-8 is no string") from None
+            raise UnfitPlan("binary that is not UTF-8 is no string") from None
     if not isinstance(value, str):
         raise none_of(value, "string")
     return value
@@ -112,7 +112,7 @@ def _base64(value: Any) -> bytes:
     try:
         return a2b_base64(value.encode(), strict_mode=True)
     except NoBase64:
-        raise Unfit("text that is not base64 is no binary in JSON") from None
+        raise UnfitPlan("text that is not base64 is no binary in JSON") from None
 
 
 def _of_text(name: str, kind: Any, own: type) -> Convert:
@@ -124,15 +124,15 @@ def _of_text(name: str, kind: Any, own: type) -> Convert:
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            raise Unfit(f"the text is no {name} as RFC 3339 has it") from None
+            raise UnfitPlan(f"the text is no {name} as RFC 3339 has it") from None
 
     return of_text
 
 
 _LEAVES: dict[pa.DataType, Convert] = {
-    pa.int16(): _whole("smallint", WHOLE[pa.int16()]),
-    pa.int32(): _whole("int", WHOLE[pa.int32()]),
-    pa.int64(): _whole("bigint", WHOLE[pa.int64()]),
+    pa.int16(): _whole("smallint", INTEGER_RANGES[pa.int16()]),
+    pa.int32(): _whole("int", INTEGER_RANGES[pa.int32()]),
+    pa.int64(): _whole("bigint", INTEGER_RANGES[pa.int64()]),
     pa.float32(): _real("float", _single),
     pa.float64(): _real("double", float),
     pa.bool_(): _boolean,

@@ -96,7 +96,7 @@ class Parsing(Connecting):
         return self.column_name_of_corrupt_record or "_corrupt_record"
 
 
-LIVE = ("backlog", "in_flight", "delayed")
+LIVE_STATES = ("backlog", "in_flight", "delayed")
 """The states of what a queue still holds, apart from dead letters."""
 
 
@@ -137,11 +137,11 @@ class Reading(Parsing):
             check_name(name)
         if len(set(self.queues)) < len(self.queues):
             raise ConfigError("option subscribe names a queue twice")
-        if wrong := [each for each in self.states if each not in (*LIVE, "dead", "journal")]:
+        if wrong := [each for each in self.states if each not in (*LIVE_STATES, "dead", "journal")]:
             raise ConfigError(
-                f"option state is {', '.join(LIVE)} (or several of these), dead, or journal, not {wrong[0]!r}"
+                f"option state is {', '.join(LIVE_STATES)} (or several of these), dead, or journal, not {wrong[0]!r}"
             )
-        if len(self.states) > 1 and not set(self.states) <= set(LIVE):
+        if len(self.states) > 1 and not set(self.states) <= set(LIVE_STATES):
             raise ConfigError("dead and journal are tables of their own: read them apart")
         if self.streams and self.table != "live":
             raise ConfigError("option streams is for what a queue holds: dead letters and a journal are one stream")
@@ -156,7 +156,7 @@ class Reading(Parsing):
     @property
     def states(self) -> tuple[str, ...]:
         """The states of the messages to read; those that a queue holds by default."""
-        return listed(self.state) or LIVE
+        return listed(self.state) or LIVE_STATES
 
     def points(self, option: str) -> dict[str, Any]:
         """Where to start (startingOffsets) or to end in each queue's journal or dead letters, as JSON by queue says."""

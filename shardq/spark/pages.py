@@ -9,14 +9,14 @@ from shardq.client import Client
 from shardq.ops.queue.state import QueueState
 from shardq.spark.ops import scan
 
-FIRST = 100
+FIRST_PAGE_ROWS = 100
 PAGE_BYTES = 8 * 1024 * 1024
 SAMPLE = 10
 
 
 def pages(client: Client, state: QueueState, key: str, after: str, until: str, most: int) -> Iterator[list[Any]]:
     """The entries of *key* after one id up to another, in pages of at most *most*, fewer if the entries are large."""
-    count = min(most, FIRST)
+    count = min(most, FIRST_PAGE_ROWS)
     while rows := client.run(scan.page(state, key, after, until, count)):
         yield rows
         if len(rows) < count:

@@ -19,9 +19,9 @@ from shardq.codec import Codecs
 from shardq.errors import CodecError
 from shardq.spark.columns import as_list
 from shardq.spark.options import Parsing
-from shardq.spark.shape import Shape
+from shardq.spark.shape import RowShape
 
-NEEDED = {"FAILFAST": ("queue", "message_id"), "REJECT": ("lease",)}
+NEEDED_COLUMNS = {"FAILFAST": ("queue", "message_id"), "REJECT": ("lease",)}
 """What else must be known of a malformed row."""
 
 
@@ -41,10 +41,10 @@ class Parser:
     def __init__(self, schema: pa.Schema, options: Parsing) -> None:
         self._schema, self._mode, self._corrupt = schema, options.parse_as, options.corrupt
         payload = schema.field("payload")
-        self._shape = Shape(payload.type, nullable=payload.nullable)
+        self._shape = RowShape(payload.type, nullable=payload.nullable)
         columns = {each.name: each for each in schema if each.name != self._corrupt}
         columns["payload"] = pa.field("payload", pa.binary())
-        for name in ("codec", *NEEDED.get(self._mode, ())):
+        for name in ("codec", *NEEDED_COLUMNS.get(self._mode, ())):
             columns.setdefault(name, pa.field(name, pa.string()))
         self.raw = pa.schema(columns.values())
 

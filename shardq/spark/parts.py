@@ -16,7 +16,7 @@ from shardq.spark.ops.sweep import Share
 
 
 @dataclass(frozen=True)
-class Part(InputPartition):
+class SparkPart(InputPartition):
     """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points.
 
     The `queue` is a tag: that of a partition, if it has some. A range is of the queue with the id `life`, and of no
@@ -37,10 +37,10 @@ class Part(InputPartition):
 class Bundle(InputPartition):
     """Parts that one task reads, one after the other, since each is small."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SparkPart, ...]
 
 
-def bundled(parts: Sequence[Part], most: int) -> list[Part | Bundle]:
+def bundled(parts: Sequence[SparkPart], most: int) -> list[SparkPart | Bundle]:
     """*parts*, those that are all of their queue or partition in at most *most* tasks."""
     counts = Counter(part.queue for part in parts)
     small = [part for part in parts if counts[part.queue] == 1]

@@ -19,7 +19,7 @@ from shardq.spark.connection import client_of, same_seen_queue, seen_partitions
 from shardq.spark.entries import placed
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
-from shardq.spark.parts import Bundle, Part, bundled, share
+from shardq.spark.parts import Bundle, SparkPart, bundled, share
 from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
@@ -39,14 +39,14 @@ class BatchReader(DataSourceReader):
 
         Each is of one partition of a queue, or of several that are small.
         """
-        found: list[Part] = []
+        found: list[SparkPart] = []
         for name in Subscription(self.options).queues():
             states = seen_partitions(self.options, name)
             for state in states:
                 found += self._parts(state, share(self.options.partitions, len(states)))
         return bundled(found, share(self.options.partitions))
 
-    def _parts(self, state: QueueState, most: int) -> list[Part]:
+    def _parts(self, state: QueueState, most: int) -> list[SparkPart]:
         client = client_of(self.options)
         if self.options.table == "live":
             return sweep.live_parts(client, state, self.options, most)
@@ -61,12 +61,12 @@ class BatchReader(DataSourceReader):
         if isinstance(partition, Bundle):
             batches = (read_part(self.options, self.schema, part) for part in partition.parts)
             return without_gc(chain.from_iterable(batches))
-        if not isinstance(partition, Part):  # a partition of Spark's own, if there were no parts
+        if not isinstance(partition, SparkPart):  # a partition of Spark's own, if there were no parts
             return iter(())
         return without_gc(read_part(self.options, self.schema, partition))
 
 
-def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
+def read_part(options: Reading, schema: pa.Schema, part: SparkPart) -> Iterator[pa.RecordBatch]:
     """The batches of one part. QueueMissing if its queue was deleted meanwhile.
 
     CodecError for a malformed payload if `parseMode` is FAILFAST.
@@ -74,7 +74,7 @@ def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Re
     return parsed(schema, options, lambda columns: _read(options, columns, part))
 
 
-def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
+def _read(options: Reading, schema: pa.Schema, part: SparkPart) -> Iterator[pa.RecordBatch]:
     client, state = client_of(options), same_seen_queue(options, part.queue, part.life)
     return placed(READS[options.table](client, state, options, schema, part), state.number)
 

@@ -61,7 +61,7 @@ _TYPES = {
     "string": pa.string(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-EITHER = {"shard_key": (StringType, BinaryType)}
+EITHER_TYPE = {"shard_key": (StringType, BinaryType)}
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -108,7 +108,7 @@ def check_schema(table: str, wished: StructType, options: Parsing) -> None:
         wanted = known[each.name]
         if each.name == "payload":
             arrow_type(each.dataType)
-        elif each.dataType != wanted and not isinstance(each.dataType, EITHER.get(each.name, ())):
+        elif each.dataType != wanted and not isinstance(each.dataType, EITHER_TYPE.get(each.name, ())):
             raise ConfigError(f"column {each.name} is {wanted.simpleString()}, not {each.dataType.simpleString()}")
 
 

@@ -24,7 +24,7 @@ with extra("spark"):
 
 from shardq.codec import Codecs
 from shardq.errors import CodecError
-from shardq.spark.leaves import Unfit, converter, none_of
+from shardq.spark.leaves import UnfitPlan, converter, none_of
 from shardq.spark.maps import pairing
 from shardq.spark.typed import typed
 
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?", re.ASCII)
 _CODECS = Codecs()
 
 
-class Shape:
+class RowShape:
     """What payloads are decoded to. *nullable*: a payload may be null."""
 
     def __init__(self, kind: pa.DataType, *, nullable: bool = True) -> None:
@@ -160,7 +160,7 @@ def _leaf(convert: Callable[[Any], Any], path: str) -> Fit:
             return None
         try:
             return convert(value)
-        except Unfit as why:
+        except UnfitPlan as why:
             reasons.append(f"{path}: {why}")
         return None
 

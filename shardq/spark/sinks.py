@@ -21,12 +21,12 @@ from shardq.spark.connection import client_of, partitions_of, queue_of, whole_qu
 from shardq.spark.ops.bulk import BulkOffset, finish, store_rows
 from shardq.spark.ops.checksum import Checksum
 from shardq.spark.ops.dealing import check_there, dealing
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from shardq.spark.ops.unnumbered import store_unnumbered
 from shardq.spark.options import Writing
 
 
-class Stored(NamedTuple):
+class StoredRows(NamedTuple):
     """How many rows of a part a task stored in a queue, or found stored there; in a partition, which its tag names."""
 
     queue: str
@@ -41,7 +41,7 @@ class Wrote(WriterCommitMessage):
     write_id: str
     batch: int
     began: int
-    stored: tuple[Stored, ...]
+    stored: tuple[StoredRows, ...]
 
 
 class Sinks:
@@ -85,7 +85,7 @@ class Sink:
     def __init__(self, options: Writing, state: QueueState, offset: BulkOffset, among: int = 1) -> None:
         self._client, self._state, self._offset = client_of(options), state, offset
         max_backlog = -(-options.max_backlog // among)
-        self._pace = Pace(options.chunk_size, options.in_flight, max_backlog, options.full_timeout)
+        self._pace = RowPace(options.chunk_size, options.in_flight, max_backlog, options.full_timeout)
         self._is_numbered = options.idempotence == "row"
         self.rows = 0
 
@@ -101,9 +101,9 @@ class Sink:
         return store_unnumbered(self._state, rows, self._pace)
 
     @property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredRows]:
         """What is stored by now."""
-        return [Stored(self._state.keys.tag, self._offset.partition, self.rows)]
+        return [StoredRows(self._state.keys.tag, self._offset.partition, self.rows)]
 
     def finish(self) -> None:
         """Called after the last row."""
@@ -124,7 +124,7 @@ class DealingSink:
         self._states, self._dealt = partitions_of(head), None
         self._written = self._parts.map.written
         if options.idempotence == "row":
-            self._dealt = client_of(options).run(dealing(head, offset, self._written, Pace()))
+            self._dealt = client_of(options).run(dealing(head, offset, self._written, RowPace()))
             self._written = self._dealt.written if self._dealt else 1
         self._sinks: dict[int, Sink] = {}
 
@@ -155,10 +155,10 @@ class DealingSink:
         return self._sinks[number]
 
     @property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredRows]:
         """What is stored by now in each partition; and what says how it was dealt, which has no rows."""
         found = [each for sink in self._sinks.values() for each in sink.stored]
-        return [*found, Stored(self._head.keys.tag, self._offset.partition, 0)] if self._dealt else found
+        return [*found, StoredRows(self._head.keys.tag, self._offset.partition, 0)] if self._dealt else found
 
     def finish(self) -> None:
         """Called after the last row."""

@@ -29,7 +29,7 @@ with extra("spark"):
 from shardq.spark.connection import client_of, partitions_of, queue_in, seen_queue
 from shardq.spark.lives import Gone, is_made_anew, life_of
 from shardq.spark.options import Reading, place_of
-from shardq.spark.parts import Part, share
+from shardq.spark.parts import SparkPart, share
 from shardq.spark.reader import TRACKS, read_part, without_gc
 from shardq.spark.subscription import Subscription
 
@@ -149,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part; runs in a task."""
-        if isinstance(partition, Part):
+        if isinstance(partition, SparkPart):
             with self.gone.left_out(partition.queue):
                 yield from without_gc(read_part(self.options, self.schema, partition))
 

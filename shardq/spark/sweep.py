@@ -26,15 +26,26 @@ from shardq.protocol.bodies import FROM_OVERFLOW, body_of, entry_of, field_of_pa
 from shardq.spark.entries import Entries, batch_of, picked
 from shardq.spark.ops import sweep
 from shardq.spark.ops.scan import entry_id
-from shardq.spark.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Portion, Share, Spot, Told, share_of
+from shardq.spark.ops.sweep import (
+    MAX_WHOLE_BLOCKS,
+    SCAN_START,
+    STATES_A_CALL,
+    OverflowHolder,
+    Piece,
+    Portion,
+    Share,
+    SweepSpot,
+    SweepTold,
+    share_of,
+)
 from shardq.spark.options import Reading, listed
-from shardq.spark.pages import FIRST, PAGE_BYTES, pages
-from shardq.spark.parts import Part
+from shardq.spark.pages import FIRST_PAGE_ROWS, PAGE_BYTES, pages
+from shardq.spark.parts import SparkPart
 
-LARGE = 10_000
-"""So many messages are worth a task of their own."""
+MESSAGES_OF_TASK = 10_000
+"""Messages that are worth a task of their own."""
 
-OUTSIDE: Final = "d"
+OUTSIDE_PLACE: Final = "d"
 """The place of what lies outside of the streams: what is held back, delayed, or was given back."""
 
 BLOCK_BYTES: Final = 512 * 1024
@@ -56,30 +67,30 @@ SALTS: Final = 16
 """So many ways to share out shard keys are compared, if these are few."""
 
 
-def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
+def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[SparkPart]:
     """The ids of the messages in pieces with about as many messages each."""
     stats = client.run(statistics(state))
     chosen = {int(number) for number in listed(options.streams)}
     if beyond := sorted(number for number in chosen if number >= len(stats.streams)):
         raise ConfigError(f"queue {state.keys.name!r} has {len(stats.streams)} streams, so there is no {beyond[0]}")
-    places = tuple(map(str, sorted(chosen))) or (*map(str, range(len(stats.streams))), OUTSIDE)
+    places = tuple(map(str, sorted(chosen))) or (*map(str, range(len(stats.streams))), OUTSIDE_PLACE)
     held = stats.backlog + stats.in_flight + stats.delayed
-    pieces = min(most, -(-held // LARGE))
+    pieces = min(most, -(-held // MESSAGES_OF_TASK))
     if pieces <= 1:
-        return [Part(state.keys.tag, places)]
-    if OUTSIDE in places and stats.held_back > sum(stats.streams):
+        return [SparkPart(state.keys.tag, places)]
+    if OUTSIDE_PLACE in places and stats.held_back > sum(stats.streams):
         pieces = min(pieces, 1 + held // max(1, MAX_AGAIN * sum(stats.streams)))
         if pieces == 1:
-            return [Part(state.keys.tag, places)]
+            return [SparkPart(state.keys.tag, places)]
         keys = [key.encode() for key in dict.fromkeys(listed(options.shard_keys))]
         holding = {each.shard_key: each for each in _holders(client, state, keys)}
         if len(holding) <= MAX_KEYS and _is_in_blocks(client, state, stats, holding.values()):
             return _by_key(client, state, stats, places, [*holding.values()], pieces)
     bounds = _bounds(client.run(sweep.cuts(state, stats, pieces)))
-    return [Part(state.keys.tag, places, *each) for each in bounds]
+    return [SparkPart(state.keys.tag, places, *each) for each in bounds]
 
 
-def _is_in_blocks(client: Client, state: QueueState, stats: QueueStats, holding: Iterable[Holder]) -> bool:
+def _is_in_blocks(client: Client, state: QueueState, stats: QueueStats, holding: Iterable[OverflowHolder]) -> bool:
     """Whether most of what is held back lies in blocks. What lies by itself would be looked up in each part by keys."""
     alone = client.run(sweep.outside(state)) - sum(each.blocks for each in holding)
     return alone - stats.in_flight - stats.delayed <= stats.held_back // 2
@@ -90,12 +101,17 @@ def _bounds(ends: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _by_key(
-    client: Client, state: QueueState, stats: QueueStats, places: tuple[str, ...], holding: list[Holder], pieces: int
-) -> list[Part]:
+    client: Client,
+    state: QueueState,
+    stats: QueueStats,
+    places: tuple[str, ...],
+    holding: list[OverflowHolder],
+    pieces: int,
+) -> list[SparkPart]:
     """Parts with about as many blocks each: every shard key in one of them, apart from large ones, cut by ids."""
     sizes = {each.shard_key: each.blocks for each in holding}
     most = sum(sizes.values()) // pieces
-    large = frozenset(key for key, size in sizes.items() if size > max(most, FEW))
+    large = frozenset(key for key, size in sizes.items() if size > max(most, MAX_WHOLE_BLOCKS))
     bounds = _bounds(client.run(sweep.cuts(state, stats, pieces)) if large else [])
     bounds += [("0-0", "0-0")] * (pieces - len(bounds))  # what is large was written in fewer moments
     small = {key: size for key, size in sizes.items() if key not in large}
@@ -104,7 +120,7 @@ def _by_key(
     for key in small:
         keys[share_of(key, salt, pieces)].append(key)
     return [
-        Part(state.keys.tag, places, *bounds[nth], share=Share(nth, pieces, salt, large), keys=tuple(keys[nth]))
+        SparkPart(state.keys.tag, places, *bounds[nth], share=Share(nth, pieces, salt, large), keys=tuple(keys[nth]))
         for nth in range(pieces)
     ]
 
@@ -117,25 +133,25 @@ def _shared(sizes: Mapping[bytes, int], salt: int, of: int) -> list[int]:
     return found
 
 
-def _holders(client: Client, state: QueueState, keys: Sequence[bytes]) -> Iterator[Holder]:
+def _holders(client: Client, state: QueueState, keys: Sequence[bytes]) -> Iterator[OverflowHolder]:
     """The overflows of these shard keys, or of all if there are none."""
     for at in range(0, max(1, len(keys)), MAX_ASKED):
         cursor = b""
-        while cursor != BEGIN:
-            cursor, found = client.run(sweep.holders(state, cursor or BEGIN, keys[at : at + MAX_ASKED]))
+        while cursor != SCAN_START:
+            cursor, found = client.run(sweep.holders(state, cursor or SCAN_START, keys[at : at + MAX_ASKED]))
             yield from found
 
 
 def _alone(client: Client, state: QueueState) -> Iterator[bytes]:
     """The ids of what lies by itself; one may come twice."""
     cursor = b""
-    while cursor != BEGIN:
-        cursor, found = client.run(sweep.alone(state, cursor or BEGIN))
+    while cursor != SCAN_START:
+        cursor, found = client.run(sweep.alone(state, cursor or SCAN_START))
         yield from found
 
 
 def read_live(
-    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: SparkPart
 ) -> Iterator[pa.RecordBatch]:
     """The messages of *part*, page by page."""
     keys = frozenset(key.encode() for key in listed(options.shard_keys))
@@ -148,7 +164,7 @@ def read_live(
 _Held: TypeAlias = tuple[bytes, bytes, bytes]
 """A message that waits in an overflow: its entry id, its shard key, and what its body has behind that."""
 
-_Block: TypeAlias = tuple[Holder, int]
+_Block: TypeAlias = tuple[OverflowHolder, int]
 """A block of an overflow, by its number."""
 
 
@@ -168,11 +184,11 @@ class _Sweep:
     `seen` has the ids of the messages that it has met.
     """
 
-    def __init__(self, client: Client, state: QueueState, options: Reading, part: Part) -> None:
+    def __init__(self, client: Client, state: QueueState, options: Reading, part: SparkPart) -> None:
         self._client, self._state, self._options = client, state, options
         self._states = frozenset(options.states)
-        self._streams = [place for place in part.places if place != OUTSIDE]
-        self._is_whole = OUTSIDE in part.places
+        self._streams = [place for place in part.places if place != OUTSIDE_PLACE]
+        self._is_whole = OUTSIDE_PLACE in part.places
         cut = _piece(options, part.after, part.until)
         self._portion = Portion(_piece(options) if part.share else cut, part.share, cut)
         self._is_every = self._portion == Portion()
@@ -180,7 +196,7 @@ class _Sweep:
         self._moves = client.run(sweep.moves(state))
         self._index = client.run(sweep.index(state, self._streams, self._portion))
         self._seen: set[bytes] = set()
-        self._count = self._blocks = min(options.fetch_size, FIRST)
+        self._count = self._blocks = min(options.fetch_size, FIRST_PAGE_ROWS)
 
     def entries(self) -> Iterator[Entries]:
         """The messages of the piece; of some states only, no more is looked at than they need.
@@ -215,7 +231,7 @@ class _Sweep:
         spots = {each: self._index.spots[each] for each in ids if each in self._index.spots}
         errors = self._client.run(sweep.last_errors(self._state, spots))
         for page in self._told(place, [each for each in ids if each not in spots]):
-            spots |= {each: told.spot if told else Spot("in_flight") for each, told in page}
+            spots |= {each: told.spot if told else SweepSpot("in_flight") for each, told in page}
             errors |= {each: told.last_error for each, told in page if told}
         return [self._standing(spots[each], errors.get(each, "")) for each in ids]
 
@@ -225,13 +241,13 @@ class _Sweep:
             yield from self._of_share(self._portion.share)
             return
         cursor, keys = b"", [key.encode() for key in dict.fromkeys(listed(self._options.shard_keys))]
-        while cursor != BEGIN:
-            cursor, found = self._client.run(sweep.holders(self._state, cursor or BEGIN, keys))
-            small = [each for each in found if each.blocks <= FEW]
+        while cursor != SCAN_START:
+            cursor, found = self._client.run(sweep.holders(self._state, cursor or SCAN_START, keys))
+            small = [each for each in found if each.blocks <= MAX_WHOLE_BLOCKS]
             yield from self._of_blocks([block for each in small for block in each.numbered()])
             for each in found:
-                if each.blocks > FEW:
-                    first, _ = self._around(each, self._portion.piece.after, FEW)
+                if each.blocks > MAX_WHOLE_BLOCKS:
+                    first, _ = self._around(each, self._portion.piece.after, MAX_WHOLE_BLOCKS)
                     yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
 
     def _of_share(self, share: Share) -> Iterator[Entries]:
@@ -245,7 +261,7 @@ class _Sweep:
             _, last = self._around(each, self._portion.cut.upto, NEAR)
             yield from self._of_blocks([(each, number) for number in range(first, last + 1)])
 
-    def _around(self, holder: Holder, entry: str, near: int) -> tuple[int, int]:
+    def _around(self, holder: OverflowHolder, entry: str, near: int) -> tuple[int, int]:
         return self._client.run(sweep.blocks_around(self._state, holder, entry, near))
 
     def _of_blocks(self, wanted: Sequence[_Block]) -> Iterator[Entries]:
@@ -263,7 +279,7 @@ class _Sweep:
                     if not self._has(entry, holder.shard_key):
                         self._index.others.add(entry)
                     elif tail is None:
-                        self._index.spots[entry] = Spot("held")
+                        self._index.spots[entry] = SweepSpot("held")
                     elif entry not in self._seen:
                         (apart if is_apart else within).append((entry, holder.shard_key, tail))
             yield from self._held(within)
@@ -348,7 +364,7 @@ class _Sweep:
 
     def _of_others(self, ids: Sequence[bytes]) -> Iterator[Entries]:
         """Messages that moved while we read what is known of each, so that we found them nowhere."""
-        for page in self._told(OUTSIDE, ids):
+        for page in self._told(OUTSIDE_PLACE, ids):
             yield from self._of_bodies([
                 (each, told.body, told.payload, self._standing(told.spot, told.last_error))
                 for each, told in page if told and self._has(each, body_of(told.body, told.payload).key)
@@ -358,19 +374,19 @@ class _Sweep:
         if rows:
             ids, bodies, payloads, said = zip(*rows, strict=True)
             origins, flats = zip(*map(entry_of, bodies, payloads), strict=True)
-            entries = Entries(self._state.keys.name, OUTSIDE, [*ids], [*flats], "", origins=origins)
+            entries = Entries(self._state.keys.name, OUTSIDE_PLACE, [*ids], [*flats], "", origins=origins)
             _say(entries, said)
             yield entries
 
-    def _told(self, place: str, ids: Sequence[bytes]) -> Iterator[list[tuple[bytes, Told | None]]]:
+    def _told(self, place: str, ids: Sequence[bytes]) -> Iterator[list[tuple[bytes, SweepTold | None]]]:
         """What the server says of these messages now, page by page."""
         at, head = 0, place.encode() + b":"
         while at < len(ids):
-            page = self._client.run(sweep.states(self._state, [head + each for each in ids[at : at + TOLD]]))
+            page = self._client.run(sweep.states(self._state, [head + each for each in ids[at : at + STATES_A_CALL]]))
             yield list(zip(ids[at : at + len(page)], page, strict=True))
             at += len(page)
 
-    def _standing(self, spot: Spot, error: str = "") -> _Standing:
+    def _standing(self, spot: SweepSpot, error: str = "") -> _Standing:
         """What is said of a message. The lease of one that was delivered while we read is not known."""
         now = self._index.now
         if spot.state == "delayed" and spot.at is not None:

@@ -17,14 +17,14 @@ with extra("spark"):
     import pyarrow as pa
 
 TIME = Annotated[datetime.datetime, Meta(tz=True)]
-WHOLE = {pa.int16(): 2**15, pa.int32(): 2**31, pa.int64(): 2**63}
+INTEGER_RANGES = {pa.int16(): 2**15, pa.int32(): 2**31, pa.int64(): 2**63}
 """Integers of these types are below this number."""
-EXACT = {pa.float32(): 2**24, pa.float64(): 2**53}
+EXACT_INTEGERS = {pa.float32(): 2**24, pa.float64(): 2**53}
 """Integers up to this number, and not all above it, are numbers of these types."""
 _LEAVES: dict[pa.DataType, Any] = {
-    **{kind: Annotated[int, Meta(ge=-most, le=most - 1)] for kind, most in WHOLE.items()},
+    **{kind: Annotated[int, Meta(ge=-most, le=most - 1)] for kind, most in INTEGER_RANGES.items()},
     # A larger integer, rounded, is not within these bounds either.
-    **{kind: Annotated[float, Meta(ge=1 - most, le=most - 1)] for kind, most in EXACT.items()},
+    **{kind: Annotated[float, Meta(ge=1 - most, le=most - 1)] for kind, most in EXACT_INTEGERS.items()},
     pa.bool_(): bool,
     pa.string(): str,
     pa.binary(): bytes,

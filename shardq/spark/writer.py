@@ -26,9 +26,9 @@ from shardq.spark.options import Writing
 from shardq.spark.sinks import Sinks, Wrote
 
 log = logging.getLogger("shardq")
-SHOWN = 1024  # how much of a bad row's shard key its message in the error queue has
-LONGEST = 200  # bytes of the name of a part
-MOST = 1024 * 1024  # bytes of a bad row's message in the error queue, at most
+MAX_SHOWN = 1024  # how much of a bad row's shard key its message in the error queue has
+MAX_OPTION = 200  # bytes of the name of a part
+MAX_BATCH_BYTES = 1024 * 1024  # bytes of a bad row's message in the error queue, at most
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -155,9 +155,9 @@ def sections(batch: pa.RecordBatch, queue: str) -> Iterator[tuple[str, str, pa.R
     for group in np.argsort(firsts):
         first = int(firsts[group])
         found = {each: batch.column(each)[first].as_py() for each in named}
-        if "part" in found and (found["part"] is None or len(found["part"].encode()) > LONGEST):
+        if "part" in found and (found["part"] is None or len(found["part"].encode()) > MAX_OPTION):
             raise ConfigError(
-                f"column part is null or longer than {LONGEST} bytes: it names the rows' part of the data"
+                f"column part is null or longer than {MAX_OPTION} bytes: it names the rows' part of the data"
             )
         picked = rows if len(firsts) == 1 else rows.take(pa.array(np.flatnonzero(groups == group)))
         yield found.get("queue", queue) or "", found.get("part", part), picked
@@ -171,7 +171,7 @@ def described(batch: pa.RecordBatch, wrong: list[Bad], write_id: str, partition:
     for each, key, payload in zip(wrong, keys, payloads, strict=True):
         problem = {
             "error": each.reason, "write_id": write_id, "partition": named, "row": first + each.row,
-            "shard_key": None if key is None else key[:SHOWN], "payload": payload,
+            "shard_key": None if key is None else key[:MAX_SHOWN], "payload": payload,
         }  # fmt: skip
         bodies.append(_packed(problem))
     return Rows([write_id] * len(bodies), "m", bodies)
@@ -183,6 +183,6 @@ def _packed(problem: dict[str, Any]) -> bytes:
         body = msgspec.msgpack.encode(problem)
     except (TypeError, ValueError, OverflowError, RecursionError):
         body = b""
-    if body and len(body) <= MOST:
+    if body and len(body) <= MAX_BATCH_BYTES:
         return body
     return msgspec.msgpack.encode(problem | {"payload": None})

@@ -13,13 +13,13 @@ from shardq.model.failed import is_a
 from shardq.tasks.errors import PartlyFailed
 from shardq.tasks.task import BatchTask
 from shardq.worker.call import Environment
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 
 
 class _Waiting:
     """A member of a batch, and who awaits it. `failure` is what it failed with."""
 
-    def __init__(self, job: Job, member: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, job: WorkerJob, member: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.job, self.member = job, member
         self.done: asyncio.Future[None] = loop.create_future()
         self.failure: BaseException | None = None
@@ -46,7 +46,7 @@ class Collector:
     def __init__(
         self,
         task: BatchTask[Any, Any],
-        run: Callable[[list[Any], Sequence[Job]], Awaitable[None]],
+        run: Callable[[list[Any], Sequence[WorkerJob]], Awaitable[None]],
         environment: Environment,
     ) -> None:
         self._task, self._run, self._clock, self._fresh = task, run, environment.clock, environment.fresh
@@ -54,7 +54,7 @@ class Collector:
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
 
-    async def add(self, job: Job, arguments: Mapping[str, Any]) -> None:
+    async def add(self, job: WorkerJob, arguments: Mapping[str, Any]) -> None:
         """Wait until the function has done this member of a batch. It raises what that has failed with."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(job, arguments[self._task.parameter], loop)
@@ -128,7 +128,7 @@ def errors_of(error: BaseException, size: int) -> Mapping[int, BaseException]:
     return dict.fromkeys(places, wrong)
 
 
-def _charge(jobs: Sequence[Job], took: float) -> None:
+def _charge(jobs: Sequence[WorkerJob], took: float) -> None:
     """The work was one for all: each tenant is charged its part, and not for how long its message waited for others."""
     share = min(took / len(jobs), MAX_COST)
     for job in jobs:

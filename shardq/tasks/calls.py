@@ -14,10 +14,10 @@ from shardq.model.failed import is_a
 from shardq.tasks.batches import Collector
 from shardq.tasks.finding import Finder, judged, name_in
 from shardq.tasks.task import INTERRUPTED, BatchTask, Task
-from shardq.worker.call import Call, Environment, is_async
+from shardq.worker.call import Environment, MessageCall, is_async
 from shardq.worker.guard import checked, tell
 from shardq.worker.outcome import GiveBack, Nack, Reject
-from shardq.worker.state import NO_TASKS, Job
+from shardq.worker.state import NO_TASKS, WorkerJob
 
 OnError = Callable[[Any, BaseException], object]
 """Called with the delivery and what its task raised."""
@@ -45,12 +45,12 @@ class TasksCalls:
         self._finder = Finder(environment.clock)
         self._known: dict[str, TaskCall] = {}
 
-    def __call__(self, delivery: DeliveryView) -> Call:
+    def __call__(self, delivery: DeliveryView) -> MessageCall:
         """Return what a message calls; for an unknown name a call that says so."""
         name = name_in(delivery)
         return self._known.get(name) or self._add(name)
 
-    def _add(self, name: str) -> Call:
+    def _add(self, name: str) -> MessageCall:
         task = self._tasks.get(name)
         call = TaskCall(task, self._finder, self._manner, self._environment)
         if task is not None:  # names come from outside: only those of tasks are remembered
@@ -58,7 +58,7 @@ class TasksCalls:
         return call
 
 
-class TaskCall(Call):
+class TaskCall(MessageCall):
     """A task, with the middleware around it. An unknown one (None) fails before any of that."""
 
     def __init__(
@@ -79,7 +79,7 @@ class TaskCall(Call):
         self._innermost_is_async = self._collector is not None or (task is not None and task.is_async)
         self.is_async = self._layers[0][1] if self._layers else self._innermost_is_async
 
-    def run(self, job: Job) -> Any:
+    def run(self, job: WorkerJob) -> Any:
         """Run what *job* calls."""
         task: Any = self._task
         arguments = self._finder.arguments(job.delivery, task)
@@ -91,11 +91,11 @@ class TaskCall(Call):
             return self._collector.add(job, arguments)
         return task.function(**arguments)
 
-    def _delivery(self, job: Job, is_async: bool) -> Any:
+    def _delivery(self, job: WorkerJob, is_async: bool) -> Any:
         """Return the delivery as a function of this kind has it."""
         return self._crossing.face(job.delivery) if is_async else job.delivery
 
-    def _around(self, job: Job, arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+    def _around(self, job: WorkerJob, arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
         """Return the outermost middleware, which calls the next one, and so on."""
         call: Callable[[Any], Any] = partial(self._innermost, job, arguments)
         kind = self._innermost_is_async
@@ -103,7 +103,7 @@ class TaskCall(Call):
             call, kind = partial(layer, call if kind is wanted else self._across(job, call, kind)), wanted
         return call
 
-    def _innermost(self, job: Job, arguments: Mapping[str, Any], _: Any) -> Any:
+    def _innermost(self, job: WorkerJob, arguments: Mapping[str, Any], _: Any) -> Any:
         if self._collector is not None:
             return self._collector.add(job, arguments)
         task = cast("Task[Any, Any, Any]", self._task)
@@ -112,7 +112,7 @@ class TaskCall(Call):
     async def _awaited(self, task: Task[Any, Any, Any], arguments: Mapping[str, Any]) -> Any:
         return checked(await task.function(**arguments), self.where)
 
-    def _across(self, job: Job, call: Callable[[Any], Any], is_async: bool) -> Callable[[Any], Any]:
+    def _across(self, job: WorkerJob, call: Callable[[Any], Any], is_async: bool) -> Callable[[Any], Any]:
         """Return *call* as a function of the other kind, which notes and passes on the delivery of its kind."""
 
         def plain() -> Any:
@@ -137,7 +137,7 @@ class TaskCall(Call):
 
         return in_loop if is_async else in_hand
 
-    async def _run_batch(self, members: list[Any], jobs: Sequence[Job]) -> None:
+    async def _run_batch(self, members: list[Any], jobs: Sequence[WorkerJob]) -> None:
         task = cast("BatchTask[Any, Any]", self._task)
         deliveries = [self._delivery(job, task.is_async) for job in jobs]
         if task.is_async:

@@ -23,7 +23,7 @@ UNKNOWN_FOR: Final = 3600.0
 """Seconds for which a call of an unknown task is given back: a rolling deploy should be over by then."""
 UNKNOWN_PAUSE: Final = 5.0
 """Seconds until such a call is delivered again, to another worker perhaps."""
-MOST_UNKNOWN: Final = 1000
+MAX_UNKNOWN: Final = 1000
 _SINCE: Final = re.compile(r"unknown since (\d{1,15}): ")
 
 
@@ -85,7 +85,7 @@ class Finder:
             raise unfit(text, "cannot decode", type(error).__name__) from None
 
     def _unknown_yet(self, delivery: DeliveryView, text: str) -> Exception:
-        if text not in self._unknown and len(self._unknown) < MOST_UNKNOWN:
+        if text not in self._unknown and len(self._unknown) < MAX_UNKNOWN:
             self._unknown.add(text)
             log.warning("%s: calls of it are given back for %g s, then they are dead letters", text, UNKNOWN_FOR)
         now = self._clock.wall()

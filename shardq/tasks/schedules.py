@@ -14,11 +14,11 @@ from shardq.sharding import key_bytes
 from shardq.tasks.task import BatchTask, Task
 
 MAX_SCHEDULES: Final = 1000
-"""So many schedules may be declared for the tasks of one queue."""
+"""Schedules that may be declared for the tasks of one queue."""
 SHARD_KEY: Final = "cron"
 
 
-class Schedules:
+class TaskSchedules:
     """The schedules of the tasks of one queue, by their names."""
 
     def __init__(self) -> None:

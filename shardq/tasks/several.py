@@ -12,7 +12,7 @@ from shardq.model.schedule import FixedSchedule
 from shardq.tasks.finding import name_in
 from shardq.tasks.tasks import Tasks
 from shardq.worker.application import Application, Lifespan
-from shardq.worker.call import Call, CallOf, Environment
+from shardq.worker.call import CallOf, Environment, MessageCall
 
 
 class Several(Application):
@@ -49,7 +49,7 @@ class Several(Application):
         every = [own, *(each for each in self._tasks.values() if each is not own)]
         calls = {each.queue_name: each.calls(environment) for each in every}
 
-        def call_of(delivery: DeliveryView) -> Call:
+        def call_of(delivery: DeliveryView) -> MessageCall:
             name = name_in(delivery)
             found = next((each for each in every if each.find(name) is not None), own)
             return calls[found.queue_name](delivery)

@@ -14,7 +14,7 @@ from shardq.model.unfit import Unfit, unknown_name
 
 _MAP: Final = 0x80
 """MessagePack's mark of a map without members; with up to 15 of them it is so much more."""
-_SMALL: Final = 15
+_MAX_REPR: Final = 15
 _TYPED_DICT: Final[Any] = TypedDict
 _KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -114,7 +114,7 @@ class Signature:
             self._check_names(raw)
             raise WrongArguments(str(Unfit.of(error))) from None
         count = len(arguments)
-        if mark != _MAP + count or count > _SMALL:  # the mark of a small map says how many names were given
+        if mark != _MAP + count or count > _MAX_REPR:  # the mark of a small map says how many names were given
             self._check_names(raw)
         return arguments
 

@@ -24,7 +24,7 @@ from shardq.model.queue_settings import QueueSettings
 from shardq.model.schedule import CatchUp, FixedSchedule
 from shardq.model.timetable import Timetable, timetable
 from shardq.tasks.calls import Manner, OnError, TasksCalls
-from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
+from shardq.tasks.schedules import SHARD_KEY, TaskSchedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
 from shardq.worker.application import Application
 from shardq.worker.application import Lifespan as Opened
@@ -115,7 +115,7 @@ class Tasks(Application, Generic[R_co]):
         self._lifespan = lifespan
         self._module = sys._getframe(1).f_globals.get("__name__", "")
         self._by_name: dict[str, Task[Any, Any, Any]] = {}
-        self._schedules = Schedules()
+        self._schedules = TaskSchedules()
         self._resources: Any = _NONE
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ from shardq.telemetry.instruments import (
 )
 from shardq.telemetry.measures import Measured
 from shardq.telemetry.sample import Labels
-from shardq.telemetry.server import Server
+from shardq.telemetry.server import MeasuredServer
 
 Add: TypeAlias = Callable[[float], None]
 
@@ -50,7 +50,7 @@ class QueueMeter:
     What each message needs is found by one look: a call and a tuple for each value cost more than to add it.
     """
 
-    def __init__(self, queue: str, server: Server) -> None:
+    def __init__(self, queue: str, server: MeasuredServer) -> None:
         self.queue = queue
         self._labels: Labels = ((QUEUE, queue), *server.labels)
         self._begun: dict[tuple[str, str, str], Instrument] = {}

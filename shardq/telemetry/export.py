@@ -41,9 +41,9 @@ MAX_WAITING: Final = 65_536
 Further ones are recorded at once. More would be too many: an SDK gives a collection up after 10 s, and on a busy
 machine this process may get a twentieth of a processor.
 """
-PIECE: Final = 64
+VALUES_AT_ONCE: Final = 64
 """Values for which a series gets room at once."""
-COUNTED: Final = (SENT, CONSUMED, RETRIED, DEAD_LETTERED, LEASE_LOST, REFUSED, SLOTS, BUSY, OLDEST_JOB)
+COUNTERS: Final = (SENT, CONSUMED, RETRIED, DEAD_LETTERED, LEASE_LOST, REFUSED, SLOTS, BUSY, OLDEST_JOB)
 """What clients and workers measure besides histograms."""
 
 
@@ -53,8 +53,8 @@ class Export:
     def __init__(self, provider: Any, tally: Tally, note_failure: Callable[[Any, Exception], object]) -> None:
         self.provider, self._tally, self._note_failure = provider, tally, note_failure
         self._meter = provider.get_meter("shardq", __version__, schema_url=SCHEMA_URL)
-        self._waiting: dict[tuple[str, Labels], Waiting] = {}
-        self._room = Room(MAX_WAITING)
+        self._waiting: dict[tuple[str, Labels], WaitingValues] = {}
+        self._room = SeriesRoom(MAX_WAITING)
         self._lock = Lock()
         self._works = True
         self._observed: set[str] = set()
@@ -65,7 +65,7 @@ class Export:
             for each in INSTRUMENTS
             if each.kind == "histogram"
         }
-        self.observe(COUNTED)
+        self.observe(COUNTERS)
 
     def observe(self, instruments: Collection[Instrument]) -> None:
         """Let the provider ask for the values of these, when it collects."""
@@ -86,13 +86,13 @@ class Export:
             if math.isfinite(cast("float", value))  # SDKs refuse others, and log that each time
         ]
 
-    def waiting(self, instrument: Instrument, labels: Labels) -> Waiting:
+    def waiting(self, instrument: Instrument, labels: Labels) -> WaitingValues:
         """Return where values of a histogram wait that have these labels."""
         with self._lock:
             found = self._waiting.get((instrument.name, labels))
             if found is None:
                 histogram, attributes = self._histograms[instrument.name], attributes_of(labels)
-                found = Waiting(lambda values: self._record(histogram, values, attributes), self._room)
+                found = WaitingValues(lambda values: self._record(histogram, values, attributes), self._room)
                 self._waiting[instrument.name, labels] = found
             return found
 
@@ -120,7 +120,7 @@ class Export:
                 self._note_failure(self.provider, error)
 
 
-class Room:
+class SeriesRoom:
     """Room for *many* values, which series of histograms share. Safe across threads."""
 
     def __init__(self, many: int) -> None:
@@ -144,12 +144,12 @@ class Room:
         self._lock, self._left = Lock(), self._many
 
 
-class Waiting:
+class WaitingValues:
     """Values of one series of a histogram that wait until somebody collects them, as many as it gets *room* for."""
 
     __slots__ = ("_lock", "_record", "_room", "_taken", "_values")
 
-    def __init__(self, record: Callable[[Iterable[float]], object], room: Room) -> None:
+    def __init__(self, record: Callable[[Iterable[float]], object], room: SeriesRoom) -> None:
         self._record, self._room = record, room
         self._values, self._lock = array("d"), Lock()
         self._taken = 0
@@ -187,10 +187,10 @@ class Waiting:
         """Take room for *count* values more. Threads that add at once may find a few more in it than it is for."""
         with self._lock:
             missing = len(self._values) + count - self._taken
-            pieces = -(-missing // PIECE)
-            if pieces > 0 and not self._room.take(pieces * PIECE):
+            pieces = -(-missing // VALUES_AT_ONCE)
+            if pieces > 0 and not self._room.take(pieces * VALUES_AT_ONCE):
                 return False
-            self._taken += pieces * PIECE
+            self._taken += pieces * VALUES_AT_ONCE
             return True
 
 

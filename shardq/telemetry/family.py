@@ -19,7 +19,7 @@ from shardq.telemetry.tally import Names
 MAX_SERIES: Final = 10_000
 """Sets of labels of all instruments that are kept of processes that have ended."""
 _BY_NAME: Final = {each.name: each for each in INSTRUMENTS}
-_LASTS: Final = frozenset({"counter", "histogram"})
+_LASTING_KINDS: Final = frozenset({"counter", "histogram"})
 
 _Told = tuple[str, tuple[tuple[str, str], ...], int | float, tuple[int, ...]]
 _decoder: Final = msgspec.msgpack.Decoder(list[_Told])
@@ -60,7 +60,7 @@ class Family:
     def _end(self, member: Member) -> None:
         with self._lock:
             for sample in self._told.pop(member, ()):
-                if sample.instrument.kind in _LASTS:
+                if sample.instrument.kind in _LASTING_KINDS:
                     _add(self._ended, self._bounded(sample))
 
     def samples(self) -> list[Sample]:

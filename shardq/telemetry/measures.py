@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from shardq.telemetry.export import Export
 from shardq.telemetry.instruments import Instrument
 from shardq.telemetry.sample import Labels
-from shardq.telemetry.tally import Observed, Source, Tally
+from shardq.telemetry.tally import Observed, Tally, TallySource
 
 log = logging.getLogger("shardq")
 _V = TypeVar("_V")
@@ -57,12 +57,12 @@ def end_tally() -> None:
             generation += 1
 
 
-def watch(instruments: Collection[Instrument], ask: Callable[[], Iterable[Observed]]) -> Source:
+def watch(instruments: Collection[Instrument], ask: Callable[[], Iterable[Observed]]) -> TallySource:
     """Let *ask* tell the values of *instruments* whenever these are collected, until `unwatch`.
 
     It is called in any thread, and returns soon: triples (instrument, value, labels).
     """
-    source = Source(tuple(instruments), ask)
+    source = TallySource(tuple(instruments), ask)
     with _lock:
         _made_tally().sources.append(source)
         if _export is not None:
@@ -73,7 +73,7 @@ def watch(instruments: Collection[Instrument], ask: Callable[[], Iterable[Observ
     return source
 
 
-def unwatch(source: Source) -> None:
+def unwatch(source: TallySource) -> None:
     """Ask *source* no more."""
     with _lock:
         if _tally is not None:

@@ -9,7 +9,7 @@ from shardq.telemetry.instruments import ADDRESS, PORT
 from shardq.telemetry.sample import Labels
 
 
-class Server(NamedTuple):
+class MeasuredServer(NamedTuple):
     """An address, and a port: of a Unix socket its path, and no port."""
 
     address: str = ""
@@ -27,10 +27,10 @@ class Server(NamedTuple):
         return {name: value for name, value in found.items() if value is not None}
 
 
-def server_of(target: Target) -> Server:
+def server_of(target: Target) -> MeasuredServer:
     """Return the server that a URL names: of a cluster or of sentinels the first one."""
     if target.addresses:
-        return Server(*target.addresses[0])
+        return MeasuredServer(*target.addresses[0])
     if "path" in target.settings:
-        return Server(str(target.settings["path"]))
-    return Server(target.settings.get("host", "localhost"), target.settings.get("port", 6379))
+        return MeasuredServer(str(target.settings["path"]))
+    return MeasuredServer(target.settings.get("host", "localhost"), target.settings.get("port", 6379))

@@ -22,7 +22,7 @@ from shardq.telemetry.export import SCHEMA_URL
 from shardq.telemetry.guard import guarded, log, note_failure, nothing
 from shardq.telemetry.instruments import ERROR, OPERATION, OPERATION_TYPE, OPERATION_TYPES, QUEUE, SYSTEM, TASK
 from shardq.telemetry.options import Spans, shown_tenant
-from shardq.telemetry.server import Server
+from shardq.telemetry.server import MeasuredServer
 from shardq.version import __version__
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ MAX_IDS: Final = 100
 """Ids of a batch that its span has."""
 MAX_LINKS: Final = 1_000
 """Links that are remembered for each queue."""
-LONGEST_LINK: Final = 1_024
+MAX_LINK: Final = 1_024
 """Letters of a trace context that is remembered; W3C has 55 and at least 512."""
 
 BAGGAGE: Final = "baggage"
-LINKED: Final = {"traceparent": "trace-link", "tracestate": "link-state"}
+LINK_HEADERS: Final = {"traceparent": "trace-link", "tracestate": "link-state"}
 """What the headers are called of a context that is a link, and that no program is to go on with by mistake."""
 
 
@@ -59,7 +59,7 @@ class HasHeaders(Protocol):
 class QueueSpans:
     """Starts the spans of one queue (or of what is published to one topic)."""
 
-    def __init__(self, destination: str, server: Server, options: Spans) -> None:
+    def __init__(self, destination: str, server: MeasuredServer, options: Spans) -> None:
         self._destination, self._server, self._options = destination, server, options
         self._tracer: Tracer | None = None
         self._common: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -145,12 +145,12 @@ class QueueSpans:
         """
         parent = headers.get("traceparent")
         if parent is None:
-            if LINKED["traceparent"] not in headers:
+            if LINK_HEADERS["traceparent"] not in headers:
                 return None
-            headers = {name: headers[other] for name, other in LINKED.items() if other in headers}
+            headers = {name: headers[other] for name, other in LINK_HEADERS.items() if other in headers}
             parent = headers["traceparent"]
         key = parent, headers.get("tracestate", "")
-        if len(parent) + len(key[1]) > LONGEST_LINK:  # no tracer writes such: it is not kept
+        if len(parent) + len(key[1]) > MAX_LINK:  # no tracer writes such: it is not kept
             return _linked(headers)
         try:
             return self._links[key]
@@ -256,7 +256,7 @@ def _propagators() -> Any:
 
 
 def _linked(headers: Mapping[str, str]) -> Link | None:
-    carrier = {name: headers[name] for name in (*LINKED, BAGGAGE) if name in headers}
+    carrier = {name: headers[name] for name in (*LINK_HEADERS, BAGGAGE) if name in headers}
     try:
         context = api().get_current_span(api().extract(carrier)).get_span_context()
     except Exception as error:  # noqa: BLE001 (the program's propagator)

@@ -30,7 +30,7 @@ OTHER_ERROR: Final = "_OTHER"
 Observed = tuple[Instrument, float, Labels]
 
 
-class Source(NamedTuple):
+class TallySource(NamedTuple):
     """What tells, each time when somebody asks, the values that these *instruments* have at this moment."""
 
     instruments: Collection[Instrument]
@@ -90,7 +90,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[TallySource] = []
         self._lock, self._names = Lock(), Names()
         self._series: dict[tuple[str, Labels], Series] = {}
         _TALLIES.add(self)

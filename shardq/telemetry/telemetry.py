@@ -17,7 +17,7 @@ from shardq.telemetry.gate import tracing
 from shardq.telemetry.guard import guarded, nothing
 from shardq.telemetry.measures import measuring
 from shardq.telemetry.options import Spans
-from shardq.telemetry.server import Server
+from shardq.telemetry.server import MeasuredServer
 from shardq.telemetry.spans import (
     MESSAGE,
     HasHeaders,
@@ -38,7 +38,7 @@ NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 Results: TypeAlias = Sequence[object] | Mapping[str, object]
 """What became of each message: of those of a batch in their order, of copies of one by their queues."""
 _SYSTEM: Final = SystemClock()
-_SERVER: Final = Server()
+_SERVER: Final = MeasuredServer()
 _PLAIN: Final = Spans()
 
 
@@ -55,8 +55,8 @@ def _untold() -> AbstractContextManager[Span | None]:
     return Current(None)
 
 
-def _unwritten() -> Writing:
-    return Writing(None, (), _SYSTEM)
+def _unwritten() -> WriteSpan:
+    return WriteSpan(None, (), _SYSTEM)
 
 
 def _not_begun() -> Began:
@@ -66,7 +66,9 @@ def _not_begun() -> Began:
 class Telemetry:
     """The spans of one queue's calls, and what is measured of them."""
 
-    def __init__(self, queue: str, clock: Clock = _SYSTEM, server: Server = _SERVER, options: Spans = _PLAIN) -> None:
+    def __init__(
+        self, queue: str, clock: Clock = _SYSTEM, server: MeasuredServer = _SERVER, options: Spans = _PLAIN
+    ) -> None:
         self._clock = clock
         self._spans, self.meter = QueueSpans(queue, server, options), QueueMeter(queue, server)
 
@@ -78,10 +80,10 @@ class Telemetry:
         return None if span is None and meter is None else OpenWrite(span, meter, self._clock)
 
     @guarded(_unwritten)
-    def writing(self, count: int, of: Sequence[HasHeaders] = ()) -> Writing:
+    def writing(self, count: int, of: Sequence[HasHeaders] = ()) -> WriteSpan:
         """Return a `with` block around a write of *count* messages. *of* have contexts that its span is linked to."""
         span = self._spans.write(count, of) if tracing() else None
-        return Writing(span, [(self.meter, count)] if measuring() else (), self._clock)
+        return WriteSpan(span, [(self.meter, count)] if measuring() else (), self._clock)
 
     @guarded(_not_begun)
     def begin(self) -> Began:
@@ -153,10 +155,12 @@ class Telemetry:
 
 
 @guarded(_unwritten)
-def publishing(topic: str, queues: Sequence[Telemetry], server: Server, options: Spans, clock: Clock) -> Writing:
+def publishing(
+    topic: str, queues: Sequence[Telemetry], server: MeasuredServer, options: Spans, clock: Clock
+) -> WriteSpan:
     """Return a `with` block around a write to each of *queues*, to which a message goes that has this *topic*."""
     span = QueueSpans(topic, server, options).write(len(queues)) if tracing() else None
-    return Writing(span, [(each.meter, 1) for each in queues] if measuring() else (), clock)
+    return WriteSpan(span, [(each.meter, 1) for each in queues] if measuring() else (), clock)
 
 
 class OpenWrite:
@@ -260,7 +264,7 @@ class Processing(Timed):
         meter.processed(task, seconds, "" if error is None else class_of(error))
 
 
-class Writing(Timed):
+class WriteSpan(Timed):
     """A write of many messages to one queue, or of one to many: *meters* has how many each of these gets.
 
     `context` is the trace context for the headers, once it was entered.
@@ -274,7 +278,7 @@ class Writing(Timed):
         self._results: Results | None = None
         self.context = NO_CONTEXT
 
-    def __enter__(self) -> Writing:
+    def __enter__(self) -> WriteSpan:
         """Make its span the current one."""
         super().__enter__()
         if self._span is not None:

@@ -38,7 +38,7 @@ from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
 from shardq.timing import LoopTimer
 
-POLL = 0.005
+POLL_INTERVAL = 0.005
 _PREAMBLE = """
 redis.shardq = redis.shardq or {}
 if not redis.sha1hex then
@@ -104,7 +104,7 @@ def _driver(server: Any, clock: Clock | None, wait: Callable[[float], object] | 
         function("wait", wait)
     else:
         wait = clock.advance if _stands(clock) else time.sleep
-    poll = math.inf if _stands(clock) else POLL  # nobody else moves such a clock, so one wait suffices
+    poll = math.inf if _stands(clock) else POLL_INTERVAL  # nobody else moves such a clock, so one wait suffices
     return FakeDriver(_connected(server), clock, wait, poll)
 
 

@@ -18,8 +18,8 @@ from shardq.timing.move import MOVE
 CLOSED: Final = -(1 << 62)
 """The `end` of a bucket that takes no entries: before every tick."""
 
-AT_ONCE: Final = 64
-"""How many entries are moved under the lock. A cancel may have to wait for so many moves, about 20 µs."""
+MOVES_UNDER_LOCK: Final = 64
+"""Entries that are moved under the lock. A cancel may have to wait for that: about 20 µs."""
 
 
 class Bucket(dict[Entry, bool]):
@@ -38,9 +38,9 @@ class Bucket(dict[Entry, bool]):
         it is in its new bucket already; afterwards it is cancelled there. So only one of several cancels succeeds.
         """
         entries = list(self)
-        for at in range(0, len(entries), AT_ONCE):
+        for at in range(0, len(entries), MOVES_UNDER_LOCK):
             with MOVE.lock:
-                self._move(entries[at : at + AT_ONCE], tick, targets)
+                self._move(entries[at : at + MOVES_UNDER_LOCK], tick, targets)
 
     def _move(self, entries: list[Entry], tick: int, targets: Mapping[int, Bucket]) -> None:
         move = MOVE

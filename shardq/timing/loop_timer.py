@@ -10,7 +10,7 @@ from typing import Protocol, Unpack
 
 from shardq.arguments import function
 from shardq.timing.entry import Entry
-from shardq.timing.timer import LONGEST_WAIT, Settings, Timer
+from shardq.timing.timer import MAX_WAIT, Settings, Timer
 
 
 class Handle(Protocol):
@@ -21,7 +21,7 @@ class Handle(Protocol):
         ...
 
 
-class Loop(Protocol):
+class TimerLoop(Protocol):
     """What the timer needs of an event loop; those of asyncio and uvloop have it."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Handle:
@@ -36,7 +36,7 @@ class LoopTimer(Timer):
     raises the loop's error, and the entry is not inserted.
     """
 
-    def __init__(self, loop: Loop, **settings: Unpack[Settings]) -> None:
+    def __init__(self, loop: TimerLoop, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         function("loop.call_later", getattr(loop, "call_later", None))
         self._loop = loop
@@ -53,7 +53,7 @@ class LoopTimer(Timer):
             self._handle.cancel()
             self._handle = None
         if pause is not None and not self._closed:
-            self._handle = self._loop.call_later(min(pause, LONGEST_WAIT), self._ring)
+            self._handle = self._loop.call_later(min(pause, MAX_WAIT), self._ring)
 
     def _ring(self) -> None:
         self._busy = True

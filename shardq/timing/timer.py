@@ -31,7 +31,7 @@ from shardq.timing.wheel import DEFAULT_SIZE, TimingWheel
 
 log = logging.getLogger("shardq")
 
-LONGEST_WAIT: Final = 1.0
+MAX_WAIT: Final = 1.0
 """Seconds. The waits of threads and event loops do not count the time for which the machine was suspended. So, while an
 entry is pending, no wait is longer than this, and an entry that fell due meanwhile is late by this at most. A wait that
 ends for nothing costs 10 µs.
@@ -282,7 +282,7 @@ def _drive(gone: weakref.ref[ThreadTimer], alarm: Alarm, wait: Callable[[Alarm, 
         closed = timer._closed
         del timer
         if not closed:
-            wait(alarm, None if pause is None else min(pause, LONGEST_WAIT))
+            wait(alarm, None if pause is None else min(pause, MAX_WAIT))
 
 
 _timers: weakref.WeakSet[ThreadTimer] = weakref.WeakSet()

@@ -22,11 +22,11 @@ from shardq.ops.read.acks import Acks, ack_earlier
 from shardq.ops.read.command import ReadReply, request_of
 from shardq.ops.read.give_back import unread
 from shardq.ops.read.look import look
-from shardq.ops.read.waiting import SOON, Outstanding
+from shardq.ops.read.waiting import LOOK_SECONDS, Outstanding
 from shardq.ops.settle.command import spelled_cost
 from shardq.ops.settle.settle import ack, extend, nack
 from shardq.worker.outcome import Outcome
-from shardq.worker.state import LEASED, Job, LookLater, Read, SettleJobs, WorkerState
+from shardq.worker.state import LEASED, LookLater, Read, SettleJobs, WorkerJob, WorkerState
 
 T = TypeVar("T")
 SHORTEST: Final = 0.001
@@ -107,7 +107,7 @@ class Crew:
     def _act(self, worker: WorkerState) -> None:
         """Do what *worker* decides, until that is nothing."""
         while (action := worker.next()) is not None:
-            if isinstance(action, Job):
+            if isinstance(action, WorkerJob):
                 self._begin(worker, action)
             elif isinstance(action, Read):
                 self._read(worker, action)
@@ -120,23 +120,23 @@ class Crew:
         worker.look()
         self._act(worker)
 
-    def _begin(self, worker: WorkerState, job: Job) -> None:
+    def _begin(self, worker: WorkerState, job: WorkerJob) -> None:
         job.started = now = self._clock.monotonic()
         ran = self._ledger.begins(job.delivery.received)
         self._at(now + ran, lambda: self._end(worker, job))
         if ran > PART_OF_LEASE * self._state.config.visibility_timeout:
             self._extend_later(job)
 
-    def _end(self, worker: WorkerState, job: Job) -> None:
+    def _end(self, worker: WorkerState, job: WorkerJob) -> None:
         job.ended = self._clock.monotonic()
         worker.ended(job, self._ledger.ends(job.delivery.received))
         self._act(worker)
 
-    def _extend_later(self, job: Job) -> None:
+    def _extend_later(self, job: WorkerJob) -> None:
         lasts = self._state.config.visibility_timeout
         self._at(self._clock.monotonic() + PART_OF_LEASE * lasts, lambda: self._extend(job, lasts))
 
-    def _extend(self, job: Job, lasts: float) -> None:
+    def _extend(self, job: WorkerJob, lasts: float) -> None:
         """Extend the lease of a job, and charge its shard key for the time until now, as a worker does."""
         if job.message != LEASED:
             return
@@ -189,7 +189,7 @@ class Crew:
             acks = ()
         if not rows:
             now = self._clock.monotonic()
-            self.look_at = min(self.look_at, max(found.wake_at(now), now + SHORTEST), now + SOON)
+            self.look_at = min(self.look_at, max(found.wake_at(now), now + SHORTEST), now + LOOK_SECONDS)
         return rows
 
     def _looked(self, count: int, acks: Sequence[Received]) -> Op[ReadReply]:
@@ -203,13 +203,13 @@ class Crew:
         if to_ack is not None:
             yield from ack_earlier(state, to_ack, until)
         request = request_of(state, count, None, None)
-        return (yield from look(state, request, SOON, until, Outstanding(), to_ack))
+        return (yield from look(state, request, LOOK_SECONDS, until, Outstanding(), to_ack))
 
     def _run(self, op: Op[T]) -> T:
         return self._queue.client.run(op)
 
 
-def _told(jobs: Sequence[Job]) -> list[Received]:
+def _told(jobs: Sequence[WorkerJob]) -> list[Received]:
     """Return what Redis is told of *jobs*: for how long their handlers ran is what they cost, if that is charged."""
     return [
         replace(job.delivery.received, cost=spelled_cost(job.took(job.ended), is_told=False))

@@ -36,16 +36,16 @@ PATIENCE: Final = 1.0
 """Seconds for which a beat that is due waits for a read, before it goes with something else."""
 UNCARRIED: Final = 2.0
 """Seconds after which a beat goes with those of the worker's other queues, or in a cluster by itself."""
-LAST: Final = 1.0
+LAST_BEAT_SECONDS: Final = 1.0
 """Seconds that the last beat may take."""
-QUIET: Final = 60.0
+LOG_INTERVAL: Final = 60.0
 """Seconds for which another failure is not logged."""
 
 _numbers: set[int] = set()
 _numbers_lock = threading.Lock()
 
 
-class Host(Protocol):
+class BeatHost(Protocol):
     """A lane, as its pulse sees it."""
 
     state: WorkerState
@@ -55,7 +55,7 @@ class Host(Protocol):
         """The ids of its child processes."""
 
 
-class Part:
+class BeatPart:
     """What one queue's beat tells: its `calls`, and the `work` that is told with them."""
 
     __slots__ = ("calls", "pulse", "sent", "work")
@@ -67,7 +67,7 @@ class Part:
 class Ride:
     """The beats of one or more queues, which ride together. Those of the first one's queue come first."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[BeatPart]) -> None:
         self._parts = parts
         self.calls = tuple([call for part in parts for call in part.calls])
         self.cancels: object = None
@@ -96,7 +96,7 @@ class Ride:
 class Pulse:
     """What one queue of a worker is told: its beats, and what they are made of."""
 
-    def __init__(self, beats: Beats, lane: Host, jobs: Queue, slots: int) -> None:
+    def __init__(self, beats: Beats, lane: BeatHost, jobs: Queue, slots: int) -> None:
         self._beats, self._lane, self._slots = beats, lane, slots
         self.state, self.client = jobs.state, jobs.client
         self._clock = jobs.state.clock
@@ -120,7 +120,7 @@ class Pulse:
             return None
         return Ride([own, *[part for pulse in self._beats.others(self) if (part := pulse.part(now, UNCARRIED))]])
 
-    def part(self, now: float, late: float, *, is_end: bool = False) -> Part | None:
+    def part(self, now: float, late: float, *, is_end: bool = False) -> BeatPart | None:
         """Return what the beat tells, if it has been due for *late* seconds."""
         with self._lock:
             if not is_end and now < self.due_at + late:
@@ -138,22 +138,22 @@ class Pulse:
             if self._asks and not is_end:
                 calls += numbers_calls(self.state)
             self._asks, self._numbers = False, ""
-        return Part(self, tuple(calls), work, now)
+        return BeatPart(self, tuple(calls), work, now)
 
-    def answered(self, part: Part, outcomes: Sequence[Any]) -> None:
+    def answered(self, part: BeatPart, outcomes: Sequence[Any]) -> None:
         """Take what became of the calls of *part*."""
         try:
             self._answered(part, outcomes)
         except Exception as error:  # noqa: BLE001 (a beat makes nothing fail that it rides with)
             self._beats.failed(self.state, error)
 
-    def left(self, part: Part) -> None:
+    def left(self, part: BeatPart) -> None:
         """Tell with the next trip what *part* was to tell."""
         with self._lock:
             self.ledger.untold(part.work)
             self.due_at, self._worked_in = part.sent, -1
 
-    def _answered(self, part: Part, outcomes: Sequence[Any]) -> None:
+    def _answered(self, part: BeatPart, outcomes: Sequence[Any]) -> None:
         told = outcomes[0]
         if isinstance(told, Exception):
             if isinstance(told, Refused) or not getattr(told, "sent", True):
@@ -216,11 +216,11 @@ class Beats:
         self._name = name
         self.pulses: list[Pulse] = []
         self._number = 0
-        self._logged_at = -QUIET
+        self._logged_at = -LOG_INTERVAL
         self.id = ""
         """The worker's id, while it runs."""
 
-    def pulse(self, lane: Host, jobs: Queue, slots: int) -> Pulse:
+    def pulse(self, lane: BeatHost, jobs: Queue, slots: int) -> Pulse:
         """Return the pulse of one more queue."""
         found = Pulse(self, lane, jobs, slots)
         self.pulses.append(found)
@@ -255,11 +255,11 @@ class Beats:
     def _tell_end(self, known: Sequence[Pulse]) -> None:
         now = known[0].state.clock.monotonic()
         parts = [part for pulse in known if (part := pulse.part(now, 0.0, is_end=True))]
-        known[0].client.run(Ride(parts).alone(now + LAST))
+        known[0].client.run(Ride(parts).alone(now + LAST_BEAT_SECONDS))
 
     def failed(self, state: QueueState, error: Exception) -> None:
         """Log that a beat failed, unless that was logged lately."""
         now = state.clock.monotonic()
-        if now - self._logged_at >= QUIET:
+        if now - self._logged_at >= LOG_INTERVAL:
             self._logged_at = now
             log.warning("queue %r: what this worker tells of itself was not stored: %s", state.keys.name, error)

@@ -16,7 +16,7 @@ from shardq.worker.outcome import TimeLimit
 if TYPE_CHECKING:
     from shardq.worker.children import Children
     from shardq.worker.crossing import Crossing
-    from shardq.worker.state import Job
+    from shardq.worker.state import WorkerJob
 
 
 class Environment(NamedTuple):
@@ -32,7 +32,7 @@ class Environment(NamedTuple):
     crossing: Crossing | None
 
 
-class Call:
+class MessageCall:
     """What messages call. An async one runs in the event loop, a plain one in a thread: as its outermost layer is.
 
     `name` is the task's; '' for a handler, None if each message says it. `limit` is for how many seconds it may run:
@@ -49,7 +49,7 @@ class Call:
         limits = [each for each in (limit, environment.time_limit) if each is not None]
         self.limit = min(limits, default=None)
 
-    def run(self, job: Job) -> Any:
+    def run(self, job: WorkerJob) -> Any:
         """Call it for *job*. Return what it returned: of an async one that must be awaited."""
         raise NotImplementedError
 
@@ -65,11 +65,11 @@ class Call:
         return error
 
 
-CallOf: TypeAlias = Callable[[DeliveryView], Call]
+CallOf: TypeAlias = Callable[[DeliveryView], MessageCall]
 """Returns what a message calls. It looks at nothing but the name."""
 
 
-class HandlerCall(Call):
+class HandlerCall(MessageCall):
     """A handler, which takes the delivery."""
 
     def __init__(self, environment: Environment, handle: Callable[[Any], Any]) -> None:
@@ -77,19 +77,19 @@ class HandlerCall(Call):
         self._handle, self.is_async = handle, is_async(handle)
         self._crossing: Any = environment.crossing
 
-    def run(self, job: Job) -> Any:
+    def run(self, job: WorkerJob) -> Any:
         """Call the handler."""
         return self._handle(self._crossing.face(job.delivery) if self.is_async else job.delivery)
 
 
-class ChildCall(Call):
+class ChildCall(MessageCall):
     """A call that runs in a child process, for which a thread waits. What it raised was judged and told of there."""
 
-    def __init__(self, call: Call, children: Children, config: Callable[[], QueueConfig]) -> None:
+    def __init__(self, call: MessageCall, children: Children, config: Callable[[], QueueConfig]) -> None:
         self._call, self._children, self._config = call, children, config
         self.limit, self.name = call.limit, call.name
 
-    def run(self, job: Job) -> Any:
+    def run(self, job: WorkerJob) -> Any:
         """Let a child run it."""
         return self._children.run(job, self._config())
 

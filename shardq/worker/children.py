@@ -41,18 +41,18 @@ from shardq.worker.call import Environment
 from shardq.worker.contexts import Contexts
 from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of, unfit
 from shardq.worker.signals import HANGUP
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 
 MAX_TRACE = 4000
 LEAVE_TIMEOUT = 5.0
 """Seconds that a child may take to close what its tasks have opened."""
 START_TIMEOUT = 60.0
 """Seconds that a child may take to import the handler."""
-IGNORED = (signal.SIGTERM, signal.SIGINT, *filter(None, (HANGUP,)))
+IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, *filter(None, (HANGUP,)))
 """The signals that children ignore."""
 
 
-class Answer(NamedTuple):
+class ChildAnswer(NamedTuple):
     """A child's answer: it is ready, or how its handler ended. Without a `delay` the worker's backoff decides."""
 
     kind: Literal["ready", "done", "nack", "reject", "give back", "failed"]
@@ -73,7 +73,7 @@ class Child:
         self, handle: Callable[..., object] | Application, codecs: Codecs, family: Family | None = None
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        self.job: Job | None = None
+        self.job: WorkerJob | None = None
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.pipe, pipe = context.Pipe()
             ours.callback(self.pipe.close)
@@ -87,7 +87,7 @@ class Child:
             self.process: BaseProcess = context.Process(
                 target=work, args=(pipe, handle, codecs, numbers), name="shardq-handler", daemon=False
             )
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # until the child can ignore them
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)  # until the child can ignore them
             try:
                 self.process.start()
             finally:
@@ -105,7 +105,7 @@ class Child:
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
-    def handle(self, received: Received, keeps: int | None = None) -> Answer:
+    def handle(self, received: Received, keeps: int | None = None) -> ChildAnswer:
         """Have the child handle one message; ProcessDied if it ends meanwhile.
 
         The answer has the result, which may have *keeps* bytes; none if that is None.
@@ -118,8 +118,8 @@ class Child:
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
-    def _answer(self) -> Answer:
-        return msgspec.msgpack.decode(self.pipe.recv_bytes(), type=Answer)
+    def _answer(self) -> ChildAnswer:
+        return msgspec.msgpack.decode(self.pipe.recv_bytes(), type=ChildAnswer)
 
     def _end(self) -> str:
         self.process.join(5)
@@ -152,7 +152,10 @@ class Children:
     """The children of one worker. They are started when they are needed, used again, and replaced when they die."""
 
     def __init__(
-        self, handle: Callable[..., object] | Application, codecs: Codecs, start_limit: Callable[[Job], Entry | None]
+        self,
+        handle: Callable[..., object] | Application,
+        codecs: Codecs,
+        start_limit: Callable[[WorkerJob], Entry | None],
     ) -> None:
         need_fork("run_in='processes'")
         self._handle, self._codecs, self._start_limit = handle, codecs, start_limit
@@ -173,7 +176,7 @@ class Children:
                 f"a function at the top of a module, not a lambda or a closure ({error})"
             ) from None
 
-    def run(self, job: Job, config: QueueConfig) -> KeptResult | None:
+    def run(self, job: WorkerJob, config: QueueConfig) -> KeptResult | None:
         """Handle *job* in a child; raises what its handler raised, or ProcessDied. Return its result if it is kept."""
         with self._lock:
             child = self._idle.pop() if self._idle else None
@@ -201,7 +204,7 @@ class Children:
         _raise(answer)
         return answer.result
 
-    def kill(self, job: Job) -> None:
+    def kill(self, job: WorkerJob) -> None:
         """End the handling of *job*, whose lease is lost."""
         with self._lock:  # without the lock the child could be working on another job by now
             child = job.handle
@@ -244,7 +247,7 @@ class Children:
         child.close()
 
 
-def _raise(answer: Answer) -> None:
+def _raise(answer: ChildAnswer) -> None:
     match answer.kind:
         case "nack":
             raise Nack(answer.delay, answer.text)
@@ -270,9 +273,9 @@ def work(
 
     Through *numbers* it tells what its handlers did with clients of their own.
     """
-    for number in IGNORED:
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     contexts = Contexts()
     lifespans = handle.lifespans() if isinstance(handle, Application) else ()
     environment = Environment("", SystemClock(), None, contexts.fresh, None)
@@ -286,11 +289,11 @@ def work(
             stack.enter_context(each)
         contexts.keep()
         call_of = calls_of(handle, environment)
-        pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
+        pipe.send_bytes(msgspec.msgpack.encode(ChildAnswer("ready")))
         while True:
             fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
             received = Received(**fields)  # msgspec knows no union of str and bytes
-            job = Job(DeliveryView(received, codecs, SystemClock()))
+            job = WorkerJob(DeliveryView(received, codecs, SystemClock()))
             job.call = call_of(job.delivery)
             answer = contexts.fresh().run(_handled, job, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
@@ -299,17 +302,17 @@ def work(
             pipe.send_bytes(msgspec.msgpack.encode(answer))
 
 
-def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:
+def _handled(job: WorkerJob, codecs: Codecs, keeps: int | None) -> ChildAnswer:
     """Handle *job*. The answer has the result of at most *keeps* bytes, none if that is None."""
     try:
         value = guard.checked(job.call.run(job), job.call.where)
         kept = None if keeps is None else kept_result(codecs, keeps, value, job.call.returns)
-        return Answer("done", result=kept)
+        return ChildAnswer("done", result=kept)
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
         return _answer_to(guard.judged_by_call(error, job))
 
 
-def _answer_to(error: BaseException) -> Answer:
+def _answer_to(error: BaseException) -> ChildAnswer:
     """Return what is told of a handler's *error*."""
     try:
         outcome = outcome_of(error, lambda: math.nan)
@@ -318,7 +321,7 @@ def _answer_to(error: BaseException) -> Answer:
             kind, trace = str(outcome.verb), ""
         else:
             kind, trace = "failed", _trace(error.error if is_a(error, Failed) else error)
-        return Answer(
+        return ChildAnswer(
             kind,  # type: ignore[arg-type]  # none of them is an ack
             outcome.text,
             delay,
@@ -329,7 +332,7 @@ def _answer_to(error: BaseException) -> Answer:
             frames=outcome.frames,
         )
     except BaseException:  # noqa: BLE001 (whatever the error's class does)
-        return Answer("failed", name_of(error), None, _trace(error), error_type=class_of(error))
+        return ChildAnswer("failed", name_of(error), None, _trace(error), error_type=class_of(error))
 
 
 def _trace(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from shardq.client import Queue
 from shardq.errors import QueueMissing
 from shardq.worker.trouble import CALL_TIMEOUT
 
-WAIT = 0.1
+WAIT_SECONDS = 0.1
 """Seconds that one read of such a worker waits, before it looks again."""
 
 

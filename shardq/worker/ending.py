@@ -20,7 +20,7 @@ from shardq.clock import SystemClock
 log = logging.getLogger("shardq")
 PARTING: Final = 1.0
 """Seconds that functions have to end, which were told to when their grace was over."""
-LOOK: Final = 0.02
+LOOK_INTERVAL: Final = 0.02
 """Seconds between two looks whether they have."""
 FLUSH: Final = 0.5
 """Seconds that the last lines have to go out: a thread that hangs may hold the lock of a stream."""
@@ -51,7 +51,7 @@ def leave(hangs: Callable[[], int]) -> None:
     clock, pause = SystemClock(), threading.Event()
     end = clock.monotonic() + PARTING
     while hangs() and clock.monotonic() < end:
-        pause.wait(LOOK)  # threads end without a word
+        pause.wait(LOOK_INTERVAL)  # threads end without a word
     if (left := hangs()) > 0:
         last = threading.Timer(FLUSH, os._exit, (0,))
         last.daemon = True

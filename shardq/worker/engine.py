@@ -22,8 +22,8 @@ from shardq.worker.contexts import Contexts
 from shardq.worker.empty import is_empty
 from shardq.worker.lane import Lane
 from shardq.worker.outcome import Verb
-from shardq.worker.plan import Plan, plans
-from shardq.worker.schedules import Schedules
+from shardq.worker.plan import WorkerPlan, plans
+from shardq.worker.schedules import ScheduleKeeper
 from shardq.worker.slots import shares
 from shardq.worker.state import sum_of
 from shardq.worker.telling import Teller
@@ -34,7 +34,12 @@ class Engine:
     """Works on *queues*, which have weights. A worker runs: `start`, `work` within its lifespans, `close`."""
 
     def __init__(
-        self, queues: Mapping[Queue, int], handle: Callable[..., Any] | Application, plan: Plan, *, forks: bool = False
+        self,
+        queues: Mapping[Queue, int],
+        handle: Callable[..., Any] | Application,
+        plan: WorkerPlan,
+        *,
+        forks: bool = False,
     ) -> None:
         self.handle, self._plan, self._forks = handle, plan, forks
         self.contexts = Contexts()
@@ -43,7 +48,7 @@ class Engine:
         own = shares(plan.concurrency, [*queues.values()])
         self._queues = [*queues]
         self._application = handle if isinstance(handle, Application) else None
-        self._schedules = Schedules(self._queues, self._application, plan)
+        self._schedules = ScheduleKeeper(self._queues, self._application, plan)
         self.lanes = [
             Lane(self, queue, each, share, forks=forks)
             for queue, each, share in zip(queues, plans(plan), own, strict=False)

@@ -26,7 +26,7 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import ACK, GIVE_BACK, Failed, GiveBack, Nack, Outcome, Reject, TimeLimit, outcome_of
 from shardq.worker.plan import RETRY
-from shardq.worker.state import Job, is_last
+from shardq.worker.state import WorkerJob, is_last
 from shardq.worker.trouble import RANDOM, note, say
 
 _TRACEBACK: Final = BaseException.__dict__["__traceback__"].__get__
@@ -39,7 +39,12 @@ Leaves: TypeAlias = Callable[[], bool]
 
 
 def performed(
-    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None, leaves: Leaves
+    run: Callable[[WorkerJob], object],
+    job: WorkerJob,
+    jobs: Queue | AsyncQueue,
+    backoff: Backoff,
+    most: int | None,
+    leaves: Leaves,
 ) -> Outcome:
     """Return the outcome of *run*, a plain function that makes a job's call; *most* is `max_deliveries` or None."""
     try:
@@ -51,8 +56,8 @@ def performed(
 
 
 async def performed_async(
-    run: Callable[[Job], Awaitable[object]],
-    job: Job,
+    run: Callable[[WorkerJob], Awaitable[object]],
+    job: WorkerJob,
     jobs: Queue | AsyncQueue,
     backoff: Backoff,
     most: int | None,
@@ -72,7 +77,7 @@ async def performed_async(
         return found[0] if found else GIVE_BACK
 
 
-def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
+def _done(job: WorkerJob, jobs: Queue | AsyncQueue, value: object) -> Outcome:
     """Return the outcome of a call that returned *value*: an ack, with its result if the queue keeps results."""
     if value is not None:
         checked(value, job.call.where)
@@ -95,11 +100,11 @@ def checked(value: object, function: str) -> object:
     return value
 
 
-def _failed(error: BaseException, job: Job, backoff: Backoff, most: int | None) -> Outcome:
+def _failed(error: BaseException, job: WorkerJob, backoff: Backoff, most: int | None) -> Outcome:
     return judged(judged_by_call(error, job), job.delivery, backoff, most)
 
 
-def judged_by_call(error: BaseException, job: Job) -> BaseException:
+def judged_by_call(error: BaseException, job: WorkerJob) -> BaseException:
     """Return what the call of *job* makes of its *error*, after the program was told of it."""
     error = raised_by(error)
     if is_cancelled(error):
@@ -140,7 +145,7 @@ def _logged(error: BaseException, outcome: Outcome, delivery: DeliveryView, most
     return outcome
 
 
-def overdue(job: Job, backoff: Backoff) -> tuple[TimeLimit, Outcome]:
+def overdue(job: WorkerJob, backoff: Backoff) -> tuple[TimeLimit, Outcome]:
     """Return the error of a *job* that takes longer than it may, and the outcome."""
     late = TimeLimit(f"it ran for more than {job.call.limit:g} s")
     try:

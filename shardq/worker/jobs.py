@@ -21,7 +21,7 @@ from shardq.partitions.parts import Parts, numbers_of
 from shardq.protocol.results import KeptResult
 from shardq.worker.crossing import Crossing
 from shardq.worker.outcome import GIVE_BACK, Outcome
-from shardq.worker.state import Job, SettleJobs
+from shardq.worker.state import SettleJobs, WorkerJob
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
 
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     from shardq.client.parted import PartedQueue
 
 
-def in_span(job: Job) -> object:
+def in_span(job: WorkerJob) -> object:
     """Make a job's call, which is plain, within a tracing span."""
     with _span(job):
         return job.call.run(job)
 
 
-async def in_span_async(job: Job) -> object:
+async def in_span_async(job: WorkerJob) -> object:
     """Do as `in_span`, for an async call."""
     with _span(job):
         return await job.call.run(job)
 
 
-def _span(job: Job) -> AbstractContextManager[object]:
+def _span(job: WorkerJob) -> AbstractContextManager[object]:
     return cast("Delivery", job.delivery).queue._telemetry.working(job.delivery.received)
 
 
-def deliveries_of(jobs: Sequence[Job]) -> list[Delivery]:
+def deliveries_of(jobs: Sequence[WorkerJob]) -> list[Delivery]:
     """Return what the worker holds of *jobs*."""
     return cast("list[Delivery]", [job.delivery for job in jobs])
 
 
-def outcomes_of(jobs: Sequence[Job]) -> list[Outcome]:
+def outcomes_of(jobs: Sequence[WorkerJob]) -> list[Outcome]:
     """Return what was decided of *jobs*."""
     return cast("list[Outcome]", [job.outcome for job in jobs])
 
 
-def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[Sequence[Job]] | None:
+def keeping(jobs: Queue, acks: Sequence[WorkerJob]) -> Op[Sequence[WorkerJob]] | None:
     """Return the operation that keeps the results of *acks*, which comes before these; None if there is nothing to do.
 
     It returns those that the next read may ack. Of a queue with partitions it leaves out those of a partition that does
@@ -67,12 +67,14 @@ def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[Sequence[Job]] | None:
     return _kept(jobs.state, kept, acks) if kept else None
 
 
-def _kept(state: QueueState, kept: Sequence[tuple[Received, KeptResult]], acks: Sequence[Job]) -> Op[Sequence[Job]]:
+def _kept(
+    state: QueueState, kept: Sequence[tuple[Received, KeptResult]], acks: Sequence[WorkerJob]
+) -> Op[Sequence[WorkerJob]]:
     yield from keep(state, kept, CALL_TIMEOUT)
     return acks
 
 
-def _kept_in_parts(parts: Parts, acks: Sequence[Job]) -> Op[Sequence[Job]]:
+def _kept_in_parts(parts: Parts, acks: Sequence[WorkerJob]) -> Op[Sequence[WorkerJob]]:
     away = parts.away.numbers if len(parts.away.numbers) < len(parts.states) else ()
     here = [job for job, number in zip(acks, numbers_of(deliveries_of(acks)), strict=True) if number not in away]
 
@@ -87,7 +89,7 @@ def _kept_in_parts(parts: Parts, acks: Sequence[Job]) -> Op[Sequence[Job]]:
     return [job for job, is_kept in zip(here, are_kept, strict=True) if is_kept]
 
 
-def _results_of(acks: Sequence[Job]) -> list[tuple[Received, KeptResult]]:
+def _results_of(acks: Sequence[WorkerJob]) -> list[tuple[Received, KeptResult]]:
     """Return what is to be kept of these jobs. The progress of those without a result is forgotten."""
     return [
         (delivery.received, outcome.result or NO_RESULT)
@@ -118,7 +120,7 @@ def in_parts(
     yield from jobs.state.parts.in_each(numbers_of(deliveries), each)
 
 
-def charge(jobs: Sequence[Job], now: float) -> None:
+def charge(jobs: Sequence[WorkerJob], now: float) -> None:
     """Note on the deliveries what their handlers took by *now*, which is what their shard keys are charged.
 
     So the wait for a handler costs nothing, nor does what no handler has started on.
@@ -152,7 +154,7 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
     return late
 
 
-def _acked_in_parts(queue: PartedQueue, jobs: Sequence[Job]) -> Sequence[Delivery]:
+def _acked_in_parts(queue: PartedQueue, jobs: Sequence[WorkerJob]) -> Sequence[Delivery]:
     """Keep the results in each partition, and ack there: one that takes none has the others' acked all the same."""
     deliveries = deliveries_of(jobs)
     received = measured(deliveries)
@@ -165,7 +167,7 @@ def _acked_in_parts(queue: PartedQueue, jobs: Sequence[Job]) -> Sequence[Deliver
     return cast("Sequence[Delivery]", queue._settled("ack", deliveries, received, CALL_TIMEOUT, each))
 
 
-def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:
+def _given_back(jobs: Queue, given: Sequence[WorkerJob]) -> Sequence[Delivery]:
     """Give back at once what has the error that it had, and the others later or with a reason."""
     at_once = [job for job in given if job.outcome == GIVE_BACK]
     if at_once:

@@ -37,8 +37,8 @@ from shardq.partitions.parts import Parts, known_beside, listed, numbers_of
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.beats import PATIENCE, UNCARRIED, Pulse
-from shardq.worker.plan import Plan
-from shardq.worker.state import LEASED, Job
+from shardq.worker.plan import WorkerPlan
+from shardq.worker.state import LEASED, WorkerJob
 
 log = logging.getLogger("shardq")
 T = TypeVar("T")
@@ -46,16 +46,16 @@ PULSE = 1.0
 """Seconds between two signs of life."""
 EXTEND_TIMEOUT = 2.0
 """Seconds that one extension may take, at most."""
-LOOK = 0.5
+LOOK_INTERVAL = 0.5
 """Seconds between two looks for cancels, while the worker holds messages."""
-EARLY = 0.001
+EARLY_SECONDS = 0.001
 """Seconds by which the wheel and the arithmetic of floats may be early."""
 
 
 class KeeperEvents(Protocol):
     """What the keeper calls, in its own or the timer's thread or loop, when something happened."""
 
-    def lost(self, job: Job) -> None:
+    def lost(self, job: WorkerJob) -> None:
         """The lease of *job* is over. May be called more than once."""
         ...
 
@@ -64,7 +64,7 @@ class KeeperEvents(Protocol):
         ...
 
 
-class Batch(Entry):
+class SettleBatch(Entry):
     """Jobs whose leases are due to be extended within one batch window, which ends at local time `at`."""
 
     __slots__ = ("_keeper", "at", "jobs")
@@ -73,7 +73,7 @@ class Batch(Entry):
         super().__init__()
         self._keeper = keeper
         self.at = at
-        self.jobs: set[Job] = set()
+        self.jobs: set[WorkerJob] = set()
 
     def fire(self) -> None:
         """Hand the jobs to the keeper's thread."""
@@ -84,15 +84,20 @@ class Keeper:
     """Extends the leases of the jobs that it was given, until `close`."""
 
     def __init__(
-        self, client: Client, queue_state: QueueState, plan: Plan, events: KeeperEvents, pulse: Pulse | None = None
+        self,
+        client: Client,
+        queue_state: QueueState,
+        plan: WorkerPlan,
+        events: KeeperEvents,
+        pulse: Pulse | None = None,
     ) -> None:
         self._worker_client, self._queue, self._plan, self._events = client, queue_state, plan, events
         self._pulse = pulse
         self._clock = queue_state.clock
         self._client: Client | None = None
-        self._batches: dict[float, Batch] = {}
+        self._batches: dict[float, SettleBatch] = {}
         self._lock = threading.Lock()  # guards the batches
-        self._owed: queue.SimpleQueue[Sequence[Job] | None] = queue.SimpleQueue()
+        self._owed: queue.SimpleQueue[Sequence[WorkerJob] | None] = queue.SimpleQueue()
         self._closed = False
         self._cancels: object = None  # what Redis answers before the first cancel
         self._looked_at = float("-inf")
@@ -116,7 +121,7 @@ class Keeper:
 
     # --- from the worker and the leases -----------------------------------------------------------------------------
 
-    def keep(self, jobs: Iterable[Job]) -> None:
+    def keep(self, jobs: Iterable[WorkerJob]) -> None:
         """Extend the leases of *jobs* from now on, as long as their messages are leased."""
         kept = [job for job in jobs if job.message == LEASED]
         for job in kept:
@@ -125,12 +130,12 @@ class Keeper:
         if kept and self._rests:
             self._owed.put(())
 
-    def on_lease_lost(self, job: Job) -> None:
+    def on_lease_lost(self, job: WorkerJob) -> None:
         """The lease of *job* calls this, when it is lost. Its handler's decision, if there was one, is still tried."""
         if job.message == LEASED and not self._closed:
             self._events.lost(job)
 
-    def on_lease_shortened(self, job: Job) -> None:
+    def on_lease_shortened(self, job: WorkerJob) -> None:
         """The handler of *job* made its lease shorter, so the next extension is due earlier."""
         job.batch.discard(job)
         self._add([job])
@@ -141,7 +146,7 @@ class Keeper:
     def _visibility(self) -> float:
         return self._plan.visibility_timeout or self._queue.config.visibility_timeout
 
-    def _add(self, jobs: Iterable[Job]) -> None:
+    def _add(self, jobs: Iterable[WorkerJob]) -> None:
         """Have the leases of *jobs* extended when a third of their time has passed, at the end of that window."""
         visibility = self._visibility
         early, window = visibility * 2 / 3, _window(visibility)
@@ -154,7 +159,7 @@ class Keeper:
                 job.batch = together
                 together.add(job)
 
-    def _retry(self, jobs: Iterable[Job]) -> None:
+    def _retry(self, jobs: Iterable[WorkerJob]) -> None:
         """Have the leases of *jobs* extended at the end of a window, in half a window at least."""
         window = _window(self._visibility)
         with self._lock:
@@ -163,18 +168,18 @@ class Keeper:
                 job.batch = together
                 together.add(job)
 
-    def _together(self, at: float) -> set[Job]:
+    def _together(self, at: float) -> set[WorkerJob]:
         """Return the jobs whose leases are extended at local time *at*. The caller has the lock."""
         batch = self._batches.get(at)
         if batch is None:
-            batch = Batch(self, at)
+            batch = SettleBatch(self, at)
             if not self._closed:
                 self._batches[at] = batch
                 with suppress(ClosedError):  # then the worker's next call raises it
                     self._worker_client.timer.insert_at(batch, at)
         return batch.jobs
 
-    def _due(self, batch: Batch) -> None:
+    def _due(self, batch: SettleBatch) -> None:
         with self._lock:  # nobody can add to it afterwards
             self._batches.pop(batch.at, None)
         self._owed.put(list(batch.jobs))
@@ -195,7 +200,7 @@ class Keeper:
 
     def _round(self) -> None:
         """Wait until something is owed, or it is time for a sign of life or a look for cancels, and do what it is."""
-        jobs: Sequence[Job] | None = ()
+        jobs: Sequence[WorkerJob] | None = ()
         with suppress(queue.Empty):
             self._rests = not self._batches
             jobs = self._owed.get(timeout=self._pause())
@@ -212,7 +217,7 @@ class Keeper:
 
     def _pause(self) -> float | None:
         if self._batches:
-            return LOOK
+            return LOOK_INTERVAL
         return PULSE if self._plan.alive or self._beats_alone else None
 
     def _look_for_cancels(self) -> None:
@@ -223,7 +228,7 @@ class Keeper:
         given its own another end.
         """
         now = self._clock.monotonic()
-        if not self._batches or now - self._looked_at < LOOK * 0.9:
+        if not self._batches or now - self._looked_at < LOOK_INTERVAL * 0.9:
             return
         self._looked_at = now
         with self._lock:
@@ -241,10 +246,10 @@ class Keeper:
         if not any(isinstance(each, BackendError) for each in results):
             self._cancels = cancels
         for job, result in zip(held, results, strict=True):
-            if result in settle.LOST:
+            if result in settle.LOST_RESULTS:
                 self._lose(job, result)
 
-    def _count_cancels(self, now: float, held: Sequence[Job]) -> object:
+    def _count_cancels(self, now: float, held: Sequence[WorkerJob]) -> object:
         """Return how many messages of the queue were cancelled so far, of which these jobs are *held*."""
         rides = self._pulse is not None and self._queue.parts is None
         ride = self._pulse.ride(now, PATIENCE) if rides and self._pulse is not None else None
@@ -288,11 +293,11 @@ class Keeper:
             self._shown = now
             guard.tell("sign of life", *([alive] if callable(alive) else [touch, alive]))
 
-    def _extend_due(self, jobs: Sequence[Job]) -> None:
+    def _extend_due(self, jobs: Sequence[WorkerJob]) -> None:
         """Extend the leases of *jobs*, unless they are over, or the handlers have extended them."""
         visibility, now = self._visibility, self._clock.monotonic()
-        due: list[Job] = []
-        later: list[Job] = []
+        due: list[WorkerJob] = []
+        later: list[WorkerJob] = []
         for job in jobs:
             left = job.delivery.received.deadline - now
             if job.message != LEASED:
@@ -300,18 +305,18 @@ class Keeper:
             if left <= 0:
                 self._events.lost(job)
             else:
-                (due if left <= visibility * 2 / 3 + EARLY else later).append(job)
+                (due if left <= visibility * 2 / 3 + EARLY_SECONDS else later).append(job)
         self._add(later)
         if due:
             self._extend(due, visibility)
 
-    def _lose(self, job: Job, result: settle.Settled) -> None:
+    def _lose(self, job: WorkerJob, result: settle.Settled) -> None:
         """Note that Redis said that the lease of *job* is lost, and why."""
         _delivery(job).cancelled = result is settle.Settled.CANCELLED
         _delivery(job)._lease.lose()
         self._events.lost(job)
 
-    def _extend(self, jobs: Sequence[Job], visibility: float) -> None:
+    def _extend(self, jobs: Sequence[WorkerJob], visibility: float) -> None:
         """Extend the leases of *jobs*. If Redis does not answer it is tried again later."""
         sent = self._clock.monotonic()
         held = [job.delivery.received for job in jobs]
@@ -335,14 +340,14 @@ class Keeper:
                 continue
             if cost is not None and result is settle.Settled.OK:
                 job.charged += cost
-            if result in settle.LOST:
+            if result in settle.LOST_RESULTS:
                 self._lose(job, result)
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
                 _delivery(job)._extended(sent, visibility)
         self._add([job for job in jobs if job.message == LEASED and job not in unanswered])
 
     def _extended(
-        self, jobs: Sequence[Job], received: Sequence[Received], duration: float | None
+        self, jobs: Sequence[WorkerJob], received: Sequence[Received], duration: float | None
     ) -> Sequence[settle.Settled | BackendError]:
         """Extend the leases of *jobs*, as they were *received*.
 
@@ -388,15 +393,15 @@ def _answer(op: Op[T]) -> Op[T | BackendError]:
         return error
 
 
-def _delivery(job: Job) -> LeasedDelivery:
+def _delivery(job: WorkerJob) -> LeasedDelivery:
     return cast("LeasedDelivery", job.delivery)
 
 
-def seen_lost(job: Job) -> bool:
+def seen_lost(job: WorkerJob) -> bool:
     """Return whether the lease of *job* is lost, and the handler may have seen it. Then nothing must be acked."""
     return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # a look makes it so
 
 
-def all_seen_lost(jobs: Sequence[Job]) -> list[Job]:
+def all_seen_lost(jobs: Sequence[WorkerJob]) -> list[WorkerJob]:
     """Return those of *jobs* whose lease is lost, and whose handler may have seen it."""
     return [job for job in jobs if job.delivery._lease.state is ENDED]  # type: ignore[attr-defined]

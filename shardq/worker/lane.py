@@ -30,25 +30,25 @@ from shardq.worker.call import CallOf, ChildCall, Environment
 from shardq.worker.children import Children
 from shardq.worker.contexts import Contexts
 from shardq.worker.crossing import Crossing
-from shardq.worker.ending import LOOK, PARTING
+from shardq.worker.ending import LOOK_INTERVAL, PARTING
 from shardq.worker.jobs import in_span, in_span_async
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.loop_hands import Ended, LoopHands
 from shardq.worker.meter import Meter
 from shardq.worker.orders import Orders
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
-from shardq.worker.plan import Plan
-from shardq.worker.slots import Share
+from shardq.worker.plan import WorkerPlan
+from shardq.worker.slots import SlotShare
 from shardq.worker.state import (
     DRAINING,
     LEASED,
     RETURNING,
     STOPPED,
     Action,
-    Job,
     LookLater,
     Read,
     SettleJobs,
+    WorkerJob,
     WorkerState,
 )
 from shardq.worker.telling import Teller
@@ -78,7 +78,7 @@ class Owner(Protocol):
 class Lane:
     """Reads messages of *jobs*, and calls the *owner*'s handler for each; in child processes if it *forks*."""
 
-    def __init__(self, owner: Owner, jobs: Queue, plan: Plan, share: Share | None, *, forks: bool) -> None:
+    def __init__(self, owner: Owner, jobs: Queue, plan: WorkerPlan, share: SlotShare | None, *, forks: bool) -> None:
         self._owner, self._jobs, self._plan = owner, jobs, plan
         self._clock, self._fresh = jobs.state.clock, owner.contexts.fresh
         self.state = WorkerState(plan.concurrency, plan.read_ahead, share)
@@ -150,7 +150,7 @@ class Lane:
         """Wait for the threads whose child processes were just killed: they do not hang."""
         end = self._clock.monotonic() + PARTING
         while self.state.busy and self._clock.monotonic() < end:
-            time.sleep(LOOK)
+            time.sleep(LOOK_INTERVAL)
 
     def stuck(self) -> int:
         """Return `WorkerState.stuck`."""
@@ -231,7 +231,7 @@ class Lane:
         wakeup = threading.Lock()
         wakeup.acquire()
         report: Report | None = None
-        job: Job | None = None
+        job: WorkerJob | None = None
         outcome = ACK
         woken = True
         while True:
@@ -250,7 +250,7 @@ class Lane:
                     self._wake_one()
             wake_loop(reads_on=isinstance(action, Read))
             job = report = None
-            if isinstance(action, Job):
+            if isinstance(action, WorkerJob):
                 job, outcome = action, self._run(action)
             elif action is None:
                 woken = True
@@ -297,7 +297,7 @@ class Lane:
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
-    def _run(self, job: Job) -> Outcome:
+    def _run(self, job: WorkerJob) -> Outcome:
         limit = None if self._children else self._limits.start(job)
         outcome = self._fresh().run(
             guard.performed,
@@ -308,7 +308,7 @@ class Lane:
         self._limits.wait(job)
         return outcome
 
-    async def _run_async(self, job: Job) -> None:
+    async def _run_async(self, job: WorkerJob) -> None:
         limit, outcome = self._limits.start(job), GIVE_BACK
         if job.message == LEASED:  # else it was cancelled before its task's first step
             outcome = await guard.performed_async(
@@ -323,7 +323,7 @@ class Lane:
         else:
             self._hands.over(job, outcome)
 
-    def _finish(self, job: Job, limit: Entry | None, outcome: Outcome) -> None:
+    def _finish(self, job: WorkerJob, limit: Entry | None, outcome: Outcome) -> None:
         """Note the end of what ran for *job*, in its thread or loop."""
         if limit is not None:
             limit.cancel()
@@ -342,7 +342,7 @@ class Lane:
             self._hand_over()
             self._wake_for_more()
 
-    def _overdue(self, job: Job, outcome: Outcome) -> bool:
+    def _overdue(self, job: WorkerJob, outcome: Outcome) -> bool:
         """The time of *job* is over. False if it has ended just now, and in time."""
         with self.lock:
             running = self.state.decide(job, outcome)
@@ -351,7 +351,7 @@ class Lane:
             self.wake()
         return running
 
-    def interrupt(self, job: Job) -> None:
+    def interrupt(self, job: WorkerJob) -> None:
         """Let the handler see that its lease is lost; a task is cancelled, a child process is killed."""
         job.delivery.lost = True
         if self._children:
@@ -375,7 +375,7 @@ class _KeeperEvents:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
 
-    def lost(self, job: Job) -> None:
+    def lost(self, job: WorkerJob) -> None:
         lane = self._lane
         with lane.lock:
             before = job.message

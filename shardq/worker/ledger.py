@@ -15,20 +15,20 @@ from typing import Final, NamedTuple
 from shardq.model.worker_status import PICKUP_BOUNDS
 from shardq.protocol.beats import BUCKETS, MAX_MINUTE_TASKS, MAX_RANK, OTHER, TaskCount, TenantCount
 from shardq.worker.outcome import Verb
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 
 WINDOW: Final = 60.0
 """Seconds of the last minute."""
-EACH: Final = 1000
-"""So many jobs between two beats are looked at one by one."""
+MAX_JOBS_ONE_BY_ONE: Final = 1000
+"""Jobs between two beats that are looked at one by one."""
 GROUP: Final = 8
 """Of more that were done, one by chance stands for so many."""
-PART: Final = 5.0
+PART_SECONDS: Final = 5.0
 """Seconds of which beats are put together, so that the last minute has 13 parts at most."""
 MAX_TENANTS: Final = 128
-"""So many tenants are known between two beats before those with fewest jobs are folded."""
+"""Tenants that are known between two beats before those with fewest jobs are folded."""
 KEPT_TENANTS: Final = 48
-"""So many stay then."""
+"""Tenants that stay then."""
 _BOUNDS: Final = PICKUP_BOUNDS[:-1]
 
 Row = list[float]
@@ -76,7 +76,7 @@ class Counts:
         self.tenants = dict(by_jobs[:most])
 
 
-class Told(NamedTuple):
+class LedgerTold(NamedTuple):
     """What a beat tells of the last minute, and what was done since work was last told."""
 
     tasks: Mapping[str, TaskCount]
@@ -96,7 +96,7 @@ class Ledger:
         self.ran = 0.0
         """For how many seconds those ran that were counted."""
 
-    def count(self, jobs: Sequence[Job], verb: Verb) -> None:
+    def count(self, jobs: Sequence[WorkerJob], verb: Verb) -> None:
         """Count jobs that were settled so. Those that were given back count for nothing.
 
         Of many that were done one stands for several, so that a short job costs no more than before; each that failed
@@ -109,7 +109,7 @@ class Ledger:
             if verb != "ack":
                 for job in jobs:
                     self._count(job, 1, 1)
-            elif self._seen <= EACH:
+            elif self._seen <= MAX_JOBS_ONE_BY_ONE:
                 for job in jobs:
                     self._count(job, 1, 0)
             else:
@@ -117,7 +117,7 @@ class Ledger:
                     stands_for = min(GROUP, len(jobs) - first)
                     self._count(jobs[first + int(random() * stands_for)], stands_for, 0)
 
-    def _count(self, job: Job, times: int, place: int) -> None:
+    def _count(self, job: WorkerJob, times: int, place: int) -> None:
         """Count a job so many times, as done (0) or failed (1). The caller has the lock."""
         counts, name, received = self._now, job.call.name, job.delivery.received
         if name is None:
@@ -134,7 +134,7 @@ class Ledger:
         row[1] += seconds
         row[2 + bisect_left(_BOUNDS, received.pickup_delay)] += times
 
-    def told(self, now: float) -> Told:
+    def told(self, now: float) -> LedgerTold:
         """Return what was done in the minute before local time *now*. A beat asks each time."""
         with self._lock:
             part, self._now, self._seen = self._now, Counts(), 0
@@ -142,7 +142,7 @@ class Ledger:
             _add(self._work.tasks.get(name) or self._work.task(name), row)
         parts = self._parts
         # The oldest ones must not be put together: they would be as young as the next one, beat by beat.
-        if parts and parts[-1].at // PART == now // PART:
+        if parts and parts[-1].at // PART_SECONDS == now // PART_SECONDS:
             parts[-1].add(part)
         else:
             parts.append(part)
@@ -153,7 +153,7 @@ class Ledger:
         for each in parts:
             found.add(each)
         found.fold(MAX_RANK)
-        return Told(
+        return LedgerTold(
             {name: task_count(row) for name, row in found.tasks.items()},
             {key: TenantCount(int(row[0]), row[1], _whole(row[_TENANT_HEAD:])) for key, row in found.tenants.items()},
             _whole(found.others[_TENANT_HEAD:]),

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import Outcome
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 
 YIELD = 0.00002
 """Seconds that a thread leaves to the loop: Python runs one of them at a time, and to make a read takes 0.1 ms."""
-Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
+Ended: TypeAlias = Sequence[tuple[WorkerJob, Outcome]]
 
 
 class LoopHands:
@@ -31,14 +31,14 @@ class LoopHands:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        run: Callable[[Job], Coroutine[Any, Any, None]],
+        run: Callable[[WorkerJob], Coroutine[Any, Any, None]],
         ended: Callable[[Ended], None],
         fresh: Fresh,
     ) -> None:
         self._loop, self._run, self._ended, self._fresh = loop, run, ended, fresh
-        self.inbox: deque[Job] = deque()
+        self.inbox: deque[WorkerJob] = deque()
         """The jobs to begin with, when the loop is told. It is as `deque` is: safe across threads."""
-        self._done: list[tuple[Job, Outcome]] = []
+        self._done: list[tuple[WorkerJob, Outcome]] = []
         self._is_told = False
 
     def wake(self, *, reads_on: bool) -> None:
@@ -49,7 +49,7 @@ class LoopHands:
             if reads_on:
                 time.sleep(YIELD)
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: WorkerJob) -> None:
         """Cancel what runs for *job*. Any thread may call this."""
         self._loop.call_soon_threadsafe(self._cancel, job)
 
@@ -60,13 +60,13 @@ class LoopHands:
             job = inbox.popleft()
             job.handle = loop.create_task(self._run(job), context=fresh())
 
-    def over(self, job: Job, outcome: Outcome) -> None:
+    def over(self, job: WorkerJob, outcome: Outcome) -> None:
         """Note the end of *job*. The task that ran it calls this."""
         self._done.append((job, outcome))
         if len(self._done) == 1:
             self._loop.call_soon(self._flush)
 
-    def over_soon(self, job: Job, outcome: Outcome) -> None:
+    def over_soon(self, job: WorkerJob, outcome: Outcome) -> None:
         """Do as `over`. Any thread may call this."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.over, job, outcome)
@@ -76,7 +76,7 @@ class LoopHands:
         self._ended(done)
         self._begin()
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: WorkerJob) -> None:
         for task in (job.handle, *job.tasks):
             if isinstance(task, asyncio.Task):  # after its first step: one that is cancelled before that tells nobody
                 self._loop.call_soon(task.cancel)

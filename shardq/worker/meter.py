@@ -20,11 +20,11 @@ from shardq.telemetry.instruments import (
     Instrument,
 )
 from shardq.telemetry.measures import unwatch, watch
-from shardq.telemetry.tally import OTHER, Observed, Source
+from shardq.telemetry.tally import OTHER, Observed, TallySource
 from shardq.worker.keeper import all_seen_lost, seen_lost
 from shardq.worker.outcome import Outcome, Verb
 from shardq.worker.state import BUSY as RUNS
-from shardq.worker.state import Job, WorkerState
+from shardq.worker.state import WorkerJob, WorkerState
 
 LEASE_ENDED: Final = "lease ended"
 CANCELLED: Final = "cancelled"
@@ -40,7 +40,7 @@ _UNNAMED: Final = {"nack": "Nack", "reject": "Reject"}
 """What an outcome's error is called that has no class of its own."""
 
 
-class Host(Protocol):
+class MeterHost(Protocol):
     """A lane, as its meter sees it."""
 
     state: WorkerState
@@ -50,10 +50,10 @@ class Host(Protocol):
 class Meter:
     """Measures the *jobs* of a *lane*, which may run so many at once. It is told of them only if anybody wants that."""
 
-    def __init__(self, lane: Host, jobs: Queue, slots: int) -> None:
+    def __init__(self, lane: MeterHost, jobs: Queue, slots: int) -> None:
         self._lane, self._slots, self._clock = lane, slots, jobs.state.clock
         self._queue: QueueMeter = jobs._telemetry.meter
-        self._source: Source | None = None
+        self._source: TallySource | None = None
 
     def start(self, tasks: Sequence[str] | None) -> None:
         """Begin to tell how many jobs run, of these *tasks*; None if what runs them is a function."""
@@ -71,7 +71,7 @@ class Meter:
         if self._source is not None:
             unwatch(self._source)
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
+    def ended(self, job: WorkerJob, outcome: Outcome) -> None:
         """Measure a job that has ended. What was decided while it ran comes first: it ran for too long."""
         outcome = job.outcome or outcome
         if outcome.verb != "give back" and job.started:
@@ -79,7 +79,7 @@ class Meter:
             error = "" if outcome.verb == "ack" else outcome.error_type or _UNNAMED[outcome.verb]
             self._queue.processed(OTHER if task is None else task, job.ended - job.started, error)
 
-    def settled(self, jobs: Sequence[Job], verb: Verb) -> None:
+    def settled(self, jobs: Sequence[WorkerJob], verb: Verb) -> None:
         """Count jobs that were settled so: those that are tried again, are dead, or whose lease was lost."""
         if verb == "ack":
             jobs = all_seen_lost(jobs)  # of most there is nothing to count
@@ -88,7 +88,7 @@ class Meter:
                 if what is not None:
                     self._queue.counted(*what, count)
 
-    def lost(self, job: Job) -> None:
+    def lost(self, job: WorkerJob) -> None:
         """Count a job whose lease is lost."""
         self._queue.counted(*_lost(job))
 
@@ -102,7 +102,7 @@ class Meter:
         return (SLOTS, self._slots, labels), (BUSY, busy, labels), (OLDEST_JOB, oldest, labels)
 
 
-def _counted(job: Job, verb: Verb) -> tuple[Instrument, str, str] | None:
+def _counted(job: WorkerJob, verb: Verb) -> tuple[Instrument, str, str] | None:
     """Return as what a job counts that was settled so, with a reason and its task; None for nothing."""
     if seen_lost(job):
         return _lost(job)
@@ -111,15 +111,15 @@ def _counted(job: Job, verb: Verb) -> tuple[Instrument, str, str] | None:
     return (RETRIED, _reason(job, "retry"), _task(job)) if verb == "nack" else None
 
 
-def _lost(job: Job) -> tuple[Instrument, str, str]:
+def _lost(job: WorkerJob) -> tuple[Instrument, str, str]:
     return LEASE_LOST, CANCELLED if job.delivery.cancelled else LEASE_ENDED, _task(job)
 
 
-def _task(job: Job) -> str:
+def _task(job: WorkerJob) -> str:
     """Return the name of a job's task. Anybody may write calls of others, so those have none of their own."""
     name: str | None = job.call.name
     return OTHER if name is None else name
 
 
-def _reason(job: Job, otherwise: str) -> str:
+def _reason(job: WorkerJob, otherwise: str) -> str:
     return (job.outcome.reason if job.outcome is not None else "") or otherwise

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from shardq.clock import Clock
 from shardq.worker.signals import MAX_WAIT
 from shardq.worker.state import DRAINING
-from shardq.worker.traffic import Host
+from shardq.worker.traffic import TrafficHost
 from shardq.worker.trouble import RETURN_TIMEOUT, log_left, raised
 
 Order: TypeAlias = Literal["stop", "leave", "over", "nudge", "look"] | BaseException
@@ -26,7 +26,7 @@ Order: TypeAlias = Literal["stop", "leave", "over", "nudge", "look"] | BaseExcep
 class Orders:
     """The orders of *lane*, which has *grace* seconds after the first one to stop. *end_read* ends its waiting read."""
 
-    def __init__(self, lane: Host, clock: Clock, grace: float, end_read: Callable[[], None]) -> None:
+    def __init__(self, lane: TrafficHost, clock: Clock, grace: float, end_read: Callable[[], None]) -> None:
         self._lane, self._clock, self._grace, self._end_read = lane, clock, grace, end_read
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.put = self._orders.put

@@ -18,7 +18,7 @@ from shardq.worker.ending import Pool
 from shardq.worker.signals import MAX_WAIT
 
 log = logging.getLogger("shardq")
-LATEST: Final = 0.5
+END_SECONDS: Final = 0.5
 """Seconds that the loop may take to answer at the end, and its last tasks to end."""
 Told: TypeAlias = queue.SimpleQueue[BaseException | None]
 
@@ -76,7 +76,7 @@ class OwnLoop:
         finally:
             self.loop.call_soon_threadsafe(end.set)
             try:
-                _next(told, LATEST)
+                _next(told, END_SECONDS)
             except queue.Empty:
                 self._is_held_up = True
                 log.warning("the worker ends while a function holds up its event loop, and does not leave lifespans")
@@ -92,14 +92,14 @@ class OwnLoop:
         if self._is_held_up:
             return
         try:
-            is_over = asyncio.run_coroutine_threadsafe(self._end(first), self.loop).result(2 * LATEST)
+            is_over = asyncio.run_coroutine_threadsafe(self._end(first), self.loop).result(2 * END_SECONDS)
         except Exception as error:  # noqa: BLE001 (so the loop goes on)
             log.warning("the worker's event loop does not end: %s", described(error))
             return
         if not is_over:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(LATEST)
+        self._thread.join(END_SECONDS)
         if not self._thread.is_alive():
             self.pool.shutdown(wait=False)
             self.loop.close()
@@ -112,7 +112,7 @@ class OwnLoop:
         for task in left:
             task.cancel()
         if left:
-            _, left = await asyncio.wait(left, timeout=LATEST)
+            _, left = await asyncio.wait(left, timeout=END_SECONDS)
         await self.loop.shutdown_asyncgens()
         return not left
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-SHORT: Final = 0.01
+SHORT_JOB_SECONDS: Final = 0.01
 """Seconds: while handlers take less on average, as many messages are read ahead as the program allows. One that is
 read ahead waits for a handler of this worker, even if another worker is free: that is worth a round trip, and no more.
 """
 
-LONG: Final = 0.5
+LONG_JOB_SECONDS: Final = 0.5
 """Seconds: while handlers take more on average, nothing is read ahead, since reads are rare then."""
 
-PART: Final = 6
+READ_AHEAD_DIVISOR: Final = 6
 """Between the two a worker reads a sixth of its slots ahead. So many handlers end within a sixth of their mean time."""
 
 PART_OF_MEAN: Final = 0.25
@@ -26,13 +26,13 @@ PART_OF_MEAN: Final = 0.25
 PART_OF_LEASE: Final = 1 / 12
 """It looks after a twelfth of a lease at most: acks wait for two looks, and nobody extends their leases."""
 
-MOST_RESTS: Final = 32
+MAX_RESTS: Final = 32
 """If what was read ahead waits in vain, since all handlers began together and end together, as they do that each take
 the same time, the worker reads nothing ahead while as many handlers end as it has slots; each time twice as long, and
 at most for 32 times that many."""
 
-RECENT: Final = 16
-"""The mean time of handlers is that of about so many, the last ones."""
+RECENT_JOBS: Final = 16
+"""Jobs, the last ones, whose mean time counts."""
 
 
 class Pace:
@@ -42,7 +42,7 @@ class Pace:
     """
 
     def __init__(self, slots: int, most: int) -> None:
-        self._slots, self._part, self._most = slots, slots // PART, most
+        self._slots, self._part, self._most = slots, slots // READ_AHEAD_DIVISOR, most
         self._mean = -1.0  # of the seconds that handlers took lately; negative before the first one
         self._asked = 0  # for how many messages the last read asks
         self._ended = 0  # how many handlers have ended since it began
@@ -66,12 +66,12 @@ class Pace:
     @property
     def is_behind(self) -> bool:
         """Whether there is a backlog, of which this worker reads ahead: a read returns soon then."""
-        return self._is_full and self._part > 0 and SHORT <= self._mean <= LONG
+        return self._is_full and self._part > 0 and SHORT_JOB_SECONDS <= self._mean <= LONG_JOB_SECONDS
 
     @property
     def patience(self) -> float:
         """In how many seconds it is looked at what was read ahead, and at the acks that wait for a read."""
-        return min(PART_OF_MEAN * min(self._mean, LONG), PART_OF_LEASE * self.lasts)
+        return min(PART_OF_MEAN * min(self._mean, LONG_JOB_SECONDS), PART_OF_LEASE * self.lasts)
 
     def reads(self, asked: int) -> None:
         """Note that a read begins."""
@@ -85,7 +85,7 @@ class Pace:
         """Note that what was read ahead has begun, or that nothing of it has and it is given back."""
         if in_vain:
             self._rests_for = max(self._slots, self._rest)
-            self._rest = min(2 * self._rests_for, MOST_RESTS * self._slots)
+            self._rest = min(2 * self._rests_for, MAX_RESTS * self._slots)
         else:
             self._rest //= 2
 
@@ -94,5 +94,5 @@ class Pace:
         self._ended += 1
         self._rests_for = max(0, self._rests_for - 1)
         before = self._mean
-        self._mean = mean = took if before < 0 else before + (took - before) / RECENT
-        self.is_short = mean < SHORT
+        self._mean = mean = took if before < 0 else before + (took - before) / RECENT_JOBS
+        self.is_short = mean < SHORT_JOB_SECONDS

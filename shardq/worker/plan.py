@@ -21,7 +21,7 @@ OnDead: TypeAlias = Callable[[Any, str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """A worker's settings; times are seconds.
 
     `concurrency`: how many handlers may run at once. `read_ahead`: how many messages may wait in the worker for a free
@@ -71,13 +71,13 @@ class Plan:
             one_of("until", self.until, ("empty",))
 
 
-def planned(worker: type, settings: PlanSettings, *others: str) -> Plan:
+def planned(worker: type, settings: PlanSettings, *others: str) -> WorkerPlan:
     """Return the plan of a *worker*, which takes *others* by name, too. ConfigError for a bad or an unknown setting."""
     check_known(worker.__name__, settings, (*PlanSettings.__annotations__, *others))
-    return Plan(**settings)
+    return WorkerPlan(**settings)
 
 
-def plans(plan: Plan) -> Iterator[Plan]:
+def plans(plan: WorkerPlan) -> Iterator[WorkerPlan]:
     """Yield the plan of each queue of a worker: one of them gives the sign of life for all."""
     yield plan
     while True:
@@ -85,7 +85,7 @@ def plans(plan: Plan) -> Iterator[Plan]:
 
 
 class PlanSettings(TypedDict, total=False):
-    """The keyword arguments of `Worker` and `AsyncWorker`: any of the fields of `Plan`."""
+    """The keyword arguments of `Worker` and `AsyncWorker`: any of the fields of `WorkerPlan`."""
 
     concurrency: int
     read_ahead: int

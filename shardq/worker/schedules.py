@@ -16,7 +16,7 @@ from shardq.errors import BackendError, ClosedError, QueueMissing
 from shardq.ops.queue.steps import Op
 from shardq.ops.schedules.attend import Attendant
 from shardq.worker.application import Application
-from shardq.worker.plan import Plan
+from shardq.worker.plan import WorkerPlan
 from shardq.worker.trouble import CALL_TIMEOUT, Trouble
 
 log = logging.getLogger("shardq")
@@ -28,10 +28,10 @@ UNKNOWN: Final = 1.0
 """Seconds until a queue that was not looked up yet may be known, so that it says whether it stores schedules."""
 
 
-class Schedules:
+class ScheduleKeeper:
     """A thread for each queue of a worker: a queue that is slow to answer delays no other."""
 
-    def __init__(self, queues: Sequence[Queue], application: Application | None, plan: Plan) -> None:
+    def __init__(self, queues: Sequence[Queue], application: Application | None, plan: WorkerPlan) -> None:
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         if application is None or plan.until is not None:

@@ -68,7 +68,7 @@ def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bo
     if not wanted:
         yield
         return
-    member = Member(stop, leave, threading.current_thread() is threading.main_thread())
+    member = GroupMember(stop, leave, threading.current_thread() is threading.main_thread())
     try:
         _join(member)
         yield
@@ -89,7 +89,7 @@ def hosted() -> bool:
     return here and any(_chosen(_beneath(number)) for number in stop_signals())
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A worker that runs: how a signal stops it, and what is left to do before the process is ended at once."""
 
     stop: Callable[[], object]
@@ -105,7 +105,7 @@ class SharedHandler:
     """
 
     def __init__(self) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, GroupMember] = {}
         self.before: dict[int, Found] = {}
         self.stops = False
         self.received = 0
@@ -177,7 +177,7 @@ def relay(number: int) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, number)  # the main thread must wake for it
 
 
-def _join(member: Member) -> None:
+def _join(member: GroupMember) -> None:
     """Let *member* be stopped by signals: at once, if one has come and other workers still end for it."""
     with _lock:
         _shared.members[id(member)] = member
@@ -187,7 +187,7 @@ def _join(member: Member) -> None:
             member.stop()
 
 
-def _leave(member: Member) -> BaseException | None:
+def _leave(member: GroupMember) -> BaseException | None:
     """Forget *member*. What the program's handler raised, if this was the last member in the main thread.
 
     The last one of all puts back what was set before. In another thread it cannot; then the handler does it when a

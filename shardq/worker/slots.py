@@ -18,15 +18,15 @@ from typing import Final
 
 from shardq.errors import ConfigError
 
-ASKED: Final = 2
+IDLE_READ_MESSAGES: Final = 2
 """For how many messages a read of an idle queue asks: the next one, and one that shows that there are more."""
-WAITED: Final = 0.25
-"""A read that took so many seconds has waited, so its queue was empty."""
-RECENT: Final = 32
-"""The mean of the slots that idle queues need is that of about their last 32 messages."""
+WAITED_SECONDS: Final = 0.25
+"""Seconds after which a read has waited, so its queue was empty."""
+RECENT_MESSAGES: Final = 32
+"""Messages, the last ones, whose mean says how many slots idle queues need."""
 
 
-class Slots:
+class QueueSlots:
     """*total* slots for queues with these *weights*: each has one of the `shares`, which are safe across threads."""
 
     def __init__(self, total: int, weights: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ class Slots:
         """How many queues are idle."""
         self.used = 0.0
         """The mean of slots that idle queues had when a message of one came."""
-        self.shares = [Share(self, part) for part in parts(total, weights)]
+        self.shares = [SlotShare(self, part) for part in parts(total, weights)]
 
     def kept(self) -> int:
         """Return how many slots are kept for the next messages of idle queues."""
@@ -48,10 +48,10 @@ class Slots:
         return 1 + max(0, needed - self.idle_taken) if self.idle else 0
 
 
-class Share:
+class SlotShare:
     """What one queue has of *slots*, of which *part* are its own."""
 
-    def __init__(self, slots: Slots, part: int) -> None:
+    def __init__(self, slots: QueueSlots, part: int) -> None:
         self._slots, self.part = slots, part
         self._taken = 0  # by handlers, by messages that wait for one, and by reads
         self._is_idle = True
@@ -73,7 +73,7 @@ class Share:
         slots = self._slots
         left = slots.total - slots.taken
         if self._is_idle:
-            found = ASKED if left > 0 else 0
+            found = IDLE_READ_MESSAGES if left > 0 else 0
         else:
             lent = slots.total - slots.needed + self._needed - self._taken - slots.kept()
             found = max(0, lent, min(left, self.part - self._taken))
@@ -125,7 +125,7 @@ class Share:
             if over:
                 self._change(self._taken, is_idle=False)
             if count and not had:
-                slots.used += (used + over - slots.used) / RECENT
+                slots.used += (used + over - slots.used) / RECENT_MESSAGES
             told = self._told()
         _nudge(told)
         return over
@@ -137,8 +137,8 @@ class Share:
         and is the only one that has a slot.
         """
         if self._asked > 1 or not count:
-            return count < ASKED
-        return took > WAITED or self._given_back == self._taken == 1
+            return count < IDLE_READ_MESSAGES
+        return took > WAITED_SECONDS or self._given_back == self._taken == 1
 
     def give(self, count: int) -> None:
         """Give back *count* slots."""
@@ -151,7 +151,7 @@ class Share:
         """Give back the slots of a read that failed."""
         self.give(self._of_read)
 
-    def _told(self) -> list[Share]:
+    def _told(self) -> list[SlotShare]:
         """Return the others that may take slots now and could not before."""
         if self._slots.taken >= self._slots.total:
             return []
@@ -161,14 +161,14 @@ class Share:
         return told
 
 
-def _nudge(told: Sequence[Share]) -> None:
+def _nudge(told: Sequence[SlotShare]) -> None:
     for each in told:
         each.nudge()
 
 
-def shares(total: int, weights: Sequence[int]) -> Sequence[Share | None]:
+def shares(total: int, weights: Sequence[int]) -> Sequence[SlotShare | None]:
     """Return what each queue with these *weights* sees of the slots; None for a single one, which has them all."""
-    return Slots(total, weights).shares if len(weights) > 1 else [None]
+    return QueueSlots(total, weights).shares if len(weights) > 1 else [None]
 
 
 def parts(total: int, weights: Sequence[int]) -> list[int]:

@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
 from shardq.ops.read.read import MAX_COUNT
-from shardq.ops.settle.command import CHUNK
+from shardq.ops.settle.command import MAX_ACKS_A_CALL
 from shardq.protocol.lease import deliveries_in
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 from shardq.worker.pace import Pace
-from shardq.worker.slots import Share
+from shardq.worker.slots import SlotShare
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
 
@@ -63,10 +63,10 @@ SLOT: Final[Table] = {
 }
 """The states of the slot of a message's handler."""
 
-BATCH: Final = 500
+MAX_SETTLED_A_CALL: Final = 500
 """How many messages are settled by one call, at most."""
 
-MOST_PIGGYBACKED: Final = CHUNK
+MAX_PIGGYBACKED: Final = MAX_ACKS_A_CALL
 """How many acks are piggybacked on a read, at most: as many as go out in one round trip."""
 
 
@@ -84,7 +84,7 @@ def is_of_newcomer(delivery: DeliveryView) -> bool:
     return received.count == 1 and received.stream is not None
 
 
-class Job:
+class WorkerJob:
     """One delivery that the worker holds.
 
     `call`, `handle` and `tasks` are for the runner: what it calls; the handler's task or child process; and the tasks
@@ -109,7 +109,7 @@ class Job:
         self.handle: Any = None
         self.started = self.ended = self.charged = 0.0
         self.members = 1
-        self.batch: set[Job] = NO_BATCH
+        self.batch: set[WorkerJob] = NO_BATCH
         self.tasks: set[Any] = NO_TASKS
 
     def took(self, now: float) -> float:
@@ -117,7 +117,7 @@ class Job:
         return max(0.0, (self.ended or now) - self.started - self.charged) if self.started else 0.0
 
 
-NO_BATCH: Final[set[Job]] = set()
+NO_BATCH: Final[set[WorkerJob]] = set()
 """The batch of the jobs that are in none; it stays empty."""
 
 NO_TASKS: Final[set[Any]] = set()
@@ -131,7 +131,7 @@ class Read(NamedTuple):
     """
 
     credit: int
-    acks: Sequence[Job] = ()
+    acks: Sequence[WorkerJob] = ()
 
 
 class SettleJobs(NamedTuple):
@@ -141,7 +141,7 @@ class SettleJobs(NamedTuple):
     """
 
     verb: Verb
-    jobs: list[Job]
+    jobs: list[WorkerJob]
 
 
 class LookLater(NamedTuple):
@@ -150,7 +150,7 @@ class LookLater(NamedTuple):
     seconds: float
 
 
-Action: TypeAlias = Job | Read | SettleJobs | LookLater
+Action: TypeAlias = WorkerJob | Read | SettleJobs | LookLater
 """What a runner does next. A Job means: run its handler, then call `ended`."""
 
 
@@ -168,21 +168,24 @@ class WorkerState:
     is no slot are given back at once.
     """
 
-    def __init__(self, concurrency: int, read_ahead: int = 0, share: Share | None = None) -> None:
+    def __init__(self, concurrency: int, read_ahead: int = 0, share: SlotShare | None = None) -> None:
         self.life = RUNNING
         self.concurrency = concurrency
         self.busy = 0
-        self.held: set[Job] = set()
+        self.held: set[WorkerJob] = set()
         """The jobs that are not finished: the message is not settled, or the handler still runs."""
         self.max_deliveries: int | None = None
         """The queue's setting, None until it is known."""
         self.pace = Pace(concurrency, read_ahead)
-        self._most_held, self._share = max(concurrency + read_ahead, BATCH), share
+        self._most_held, self._share = max(concurrency + read_ahead, MAX_SETTLED_A_CALL), share
         self._looks = False  # whether a look is due; since it was asked for:
         self._has_begun = self._has_read = False  # whether a message that waited has begun, and whether a read has
-        self._waiting: tuple[deque[Job], deque[Job]] = deque(), deque()  # those that start first, the others
+        self._waiting: tuple[deque[WorkerJob], deque[WorkerJob]] = (
+            deque(),
+            deque(),
+        )  # those that start first, the others
         self._startable = 0  # how many of the waiting jobs may still start
-        self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": [], "give back": []}
+        self._outbox: dict[Verb, list[WorkerJob]] = {"ack": [], "nack": [], "reject": [], "give back": []}
         self.tally: dict[Verb, int] = {"ack": 0, "nack": 0, "reject": 0, "give back": 0}
         """How many messages were decided upon so far, by what was decided."""
         self._unsettled = 0
@@ -251,7 +254,7 @@ class WorkerState:
         if self._apart or not self._leaves_acks:
             return 0
         acks = len(self._outbox["ack"])
-        return acks if acks <= MOST_PIGGYBACKED else 0
+        return acks if acks <= MAX_PIGGYBACKED else 0
 
     @property
     def _is_look_due(self) -> bool:
@@ -262,21 +265,21 @@ class WorkerState:
         """How many handlers run, if the messages of all of them are lost or decided already; else 0."""
         return 0 if any(job.message == LEASED for job in self.held if job.slot == BUSY) else self.busy
 
-    def start_async(self) -> Sequence[Job]:
+    def start_async(self) -> Sequence[WorkerJob]:
         """Start the jobs that are next, as long as their calls are async: an event loop takes them all at once."""
         started = []
         while self._startable and self.busy < self.concurrency and (line := self._line())[0].call.is_async:
             started.append(self._start(line.popleft()))
         return started
 
-    def _line(self) -> deque[Job]:
+    def _line(self) -> deque[WorkerJob]:
         """Return the waiting jobs of which the first one is next. There is one that may start."""
         first, others = self._waiting
         while (line := first or others)[0].slot != WAITING:
             line.popleft()
         return line
 
-    def _start(self, job: Job) -> Job:
+    def _start(self, job: WorkerJob) -> WorkerJob:
         job.slot = SLOT[WAITING]["start"]
         self._startable -= 1
         self.busy += 1
@@ -295,21 +298,21 @@ class WorkerState:
     def _settle(self, *, leave_acks: bool) -> SettleJobs | None:
         """Settle what waits. With *leave_acks*, a few acks are left for the read that comes next."""
         for verb, box in self._outbox.items():
-            if verb == "ack" and leave_acks and not self._apart and len(box) <= MOST_PIGGYBACKED:
+            if verb == "ack" and leave_acks and not self._apart and len(box) <= MAX_PIGGYBACKED:
                 continue
             while box:
-                if part := self._send(box, BATCH):
+                if part := self._send(box, MAX_SETTLED_A_CALL):
                     self._settling = True
                     return SettleJobs(verb, part)
         return None
 
-    def _take_along(self) -> Sequence[Job]:
-        if self._apart or not (jobs := self._send(self._outbox["ack"], MOST_PIGGYBACKED)):
+    def _take_along(self) -> Sequence[WorkerJob]:
+        if self._apart or not (jobs := self._send(self._outbox["ack"], MAX_PIGGYBACKED)):
             return ()
         self._piggybacked = len(jobs)
         return jobs
 
-    def _send(self, box: list[Job], most: int) -> list[Job]:
+    def _send(self, box: list[WorkerJob], most: int) -> list[WorkerJob]:
         """Take up to *most* messages out of *box*, without those whose leases were lost meanwhile."""
         part = [job for job in box[:most] if job.message == DECIDED]
         del box[:most]
@@ -319,10 +322,10 @@ class WorkerState:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def arrived(self, deliveries: Iterable[DeliveryView], took: float = 0.0) -> list[Job]:
+    def arrived(self, deliveries: Iterable[DeliveryView], took: float = 0.0) -> list[WorkerJob]:
         """Event: a read returned after *took* seconds. After `stop` its messages are given back. Return all jobs."""
         self.is_reading = False
-        jobs = [Job(delivery) for delivery in deliveries]
+        jobs = [WorkerJob(delivery) for delivery in deliveries]
         self.pace.has_read(len(jobs))
         over = self._share.came(len(jobs), took) if self._share is not None else 0
         self.held.update(jobs)
@@ -340,7 +343,7 @@ class WorkerState:
         if self._share is not None:
             self._share.failed()
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
+    def ended(self, job: WorkerJob, outcome: Outcome) -> None:
         """Event: a handler ended. Its outcome counts only if nothing was decided before and the lease is not lost."""
         job.slot = SLOT[job.slot]["end"]
         self.busy -= 1
@@ -367,14 +370,14 @@ class WorkerState:
         if self._outbox["ack"] and not self._has_read:
             self._apart = True
 
-    def decide(self, job: Job, outcome: Outcome) -> bool:
+    def decide(self, job: WorkerJob, outcome: Outcome) -> bool:
         """Settle *job* now, although its handler has not ended. True if the handler runs and must be interrupted."""
         if job.message != LEASED:
             return False
         self._decide(job, outcome)
         return job.slot == BUSY
 
-    def lost(self, job: Job) -> bool:
+    def lost(self, job: WorkerJob) -> bool:
         """Event: the lease of *job* is over. It is never settled. True if the handler runs and must be interrupted."""
         had = job.message
         job.message = MESSAGE[had]["lose"]
@@ -388,17 +391,17 @@ class WorkerState:
             self.held.discard(job)
         return job.slot == BUSY and had == LEASED  # a handler whose message was decided was interrupted then
 
-    def settled(self, jobs: Iterable[Job]) -> None:
+    def settled(self, jobs: Iterable[WorkerJob]) -> None:
         """Event: these messages are settled, or their leases had ended."""
         self._settling = self._apart = False
         self._finish(jobs)
 
-    def unsettled(self, jobs: Iterable[Job]) -> None:
+    def unsettled(self, jobs: Iterable[WorkerJob]) -> None:
         """Event: these messages could not be settled. They are sent again, except those whose lease is over by now."""
         self._settling = False
         self._send_again(jobs)
 
-    def acked(self, jobs: Sequence[Job]) -> Sequence[Job]:
+    def acked(self, jobs: Sequence[WorkerJob]) -> Sequence[WorkerJob]:
         """Event: a read with these piggybacked acks has done what it could. Return those that were answered.
 
         The others are sent again. They and those after them go out by themselves until that works: reads must not fail
@@ -411,14 +414,14 @@ class WorkerState:
         self._finish(answered)
         return answered
 
-    def _finish(self, jobs: Iterable[Job]) -> None:
+    def _finish(self, jobs: Iterable[WorkerJob]) -> None:
         for job in jobs:
             job.message = MESSAGE[job.message]["settled"]
             self._unsettled -= 1
             if job.slot == FREE:
                 self.held.discard(job)
 
-    def _send_again(self, jobs: Iterable[Job]) -> None:
+    def _send_again(self, jobs: Iterable[WorkerJob]) -> None:
         self._apart = True
         late = [job for job in jobs if job.delivery.remaining <= 0]
         again = [job for job in jobs if job not in late] if late else list(jobs)
@@ -443,7 +446,7 @@ class WorkerState:
         self._let_go(list(chain(*self._waiting)))
         return True
 
-    def grace_over(self) -> list[Job]:
+    def grace_over(self) -> list[WorkerJob]:
         """Give back what is not done; the jobs whose handlers must be interrupted."""
         if not self._change("grace over"):
             return []
@@ -452,7 +455,7 @@ class WorkerState:
                 self._give_back(job)
         return [job for job in self.held if self.decide(job, GIVE_BACK)]
 
-    def give_up(self) -> list[Job]:
+    def give_up(self) -> list[WorkerJob]:
         """Stop now; the jobs that were not settled, whose leases will end by themselves."""
         self._change("give up")
         return [job for job in self.held if job.message in (LEASED, DECIDED, SENT)]
@@ -467,7 +470,7 @@ class WorkerState:
         done = not (self._unsettled or self.is_reading or self._startable)
         return done and (self.life == RETURNING or not self.busy)
 
-    def _decide(self, job: Job, outcome: Outcome) -> None:
+    def _decide(self, job: WorkerJob, outcome: Outcome) -> None:
         job.message = MESSAGE[job.message]["decide"]
         job.batch.discard(job)
         job.outcome = outcome
@@ -475,17 +478,17 @@ class WorkerState:
         self._unsettled += 1
         self._outbox[outcome.verb].append(job)
 
-    def _let_go(self, jobs: Iterable[Job]) -> None:
+    def _let_go(self, jobs: Iterable[WorkerJob]) -> None:
         """Give back the jobs that wait."""
         for job in jobs:
             if job.slot == WAITING:
                 self._give_back(job)
 
-    def _give_back(self, job: Job) -> None:
+    def _give_back(self, job: WorkerJob) -> None:
         self._skip(job)
         self._decide(job, GIVE_BACK)
 
-    def _skip(self, job: Job) -> None:
+    def _skip(self, job: WorkerJob) -> None:
         job.slot = SLOT[WAITING]["let go"]
         self._startable -= 1
         if self._share is not None:

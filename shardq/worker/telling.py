@@ -21,7 +21,7 @@ from shardq.worker.plan import OnDead
 from shardq.worker.trouble import RETURN_TIMEOUT
 
 log = logging.getLogger("shardq")
-UNTOLD: Final = 1000
+MAX_UNTOLD: Final = 1000
 Dead: TypeAlias = Sequence[tuple[Delivery, str]]
 """Deliveries whose messages are dead letters now, each with the reason."""
 
@@ -32,7 +32,7 @@ class Teller:
     def __init__(self, on_dead: OnDead | None, fresh: Fresh) -> None:
         self._on_dead, self._aside, self._fresh = on_dead, Aside(), fresh
         self.is_async = is_async(on_dead)
-        self._room = threading.Semaphore(UNTOLD)
+        self._room = threading.Semaphore(MAX_UNTOLD)
 
     def tell(self, dead: Dead, crossing: Crossing | None) -> None:
         """Have the function called for each of *dead*."""

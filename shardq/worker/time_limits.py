@@ -12,7 +12,7 @@ from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import Outcome
-from shardq.worker.state import LEASED, Job
+from shardq.worker.state import LEASED, WorkerJob
 from shardq.worker.trouble import log_overrun
 
 
@@ -31,14 +31,16 @@ class TimeLimits:
         backoff: Backoff,
         give: Callable[[Callable[[], None]], None],
         fresh: Fresh,
-        end: Callable[[Job, Outcome], bool],
+        end: Callable[[WorkerJob, Outcome], bool],
     ) -> None:
         self._queue, self._clock, self._backoff = jobs, jobs.state.clock, backoff
         self._give, self._fresh, self._end = give, fresh, end
         self._lock = threading.Lock()
-        self._told: dict[Job, list[Callable[[], object]]] = {}  # and what is to be called when the program was told
+        self._told: dict[
+            WorkerJob, list[Callable[[], object]]
+        ] = {}  # and what is to be called when the program was told
 
-    def start(self, job: Job) -> Entry | None:
+    def start(self, job: WorkerJob) -> Entry | None:
         """Note that *job* starts. Return the timer's entry for its time limit, if it has one: cancel it at the end."""
         job.started = self._clock.monotonic()
         return None if job.call.limit is None else self._look_at(job, job.started + job.call.limit)
@@ -48,11 +50,11 @@ class TimeLimits:
         """Whether the program is being told of any job now."""
         return bool(self._told)
 
-    def is_told(self, job: Job) -> bool:
+    def is_told(self, job: WorkerJob) -> bool:
         """Return whether the program is being told now that the time of *job* is over."""
         return job in self._told
 
-    def after(self, job: Job, call: Callable[[], object]) -> None:
+    def after(self, job: WorkerJob, call: Callable[[], object]) -> None:
         """Call *call* when the program was told that the time of *job* is over; at once if it is not being told."""
         with self._lock:
             calls = self._told.get(job)
@@ -61,17 +63,17 @@ class TimeLimits:
                 return
         call()
 
-    def wait(self, job: Job) -> None:
+    def wait(self, job: WorkerJob) -> None:
         """Wait until the program was told that the time of *job* is over, if it is being told."""
         if self.is_told(job):
             told = threading.Event()
             self.after(job, told.set)
             told.wait()
 
-    def _look_at(self, job: Job, when: float) -> Entry:
+    def _look_at(self, job: WorkerJob, when: float) -> Entry:
         return self._queue.client.timer.call_at(when, self._give, partial(self._look, job))
 
-    def _look(self, job: Job) -> None:
+    def _look(self, job: WorkerJob) -> None:
         if job.message != LEASED:
             return
         if (then := self._next_look(job)) is not None:
@@ -79,7 +81,7 @@ class TimeLimits:
             return
         self._fresh().run(self._fail, job)
 
-    def _next_look(self, job: Job) -> float | None:
+    def _next_look(self, job: WorkerJob) -> float | None:
         """Return when to look again, since *job* cannot have run for its limit by now. None if it has.
 
         One that waits in a batch for others begins when that does.
@@ -88,7 +90,7 @@ class TimeLimits:
         over = (job.started or now) + (job.call.limit or 0.0)
         return over if over > now else None
 
-    def _fail(self, job: Job) -> None:
+    def _fail(self, job: WorkerJob) -> None:
         late, outcome = guard.overdue(job, self._backoff)
         self._told[job] = []  # before it is ended, since it may end at once
         try:

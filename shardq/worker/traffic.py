@@ -16,27 +16,27 @@ from shardq.errors import BackendError, DurabilityUnknown, QueueMissing
 from shardq.telemetry.gate import tracing
 from shardq.telemetry.measures import measuring
 from shardq.worker.beats import Pulse
-from shardq.worker.call import Call, CallOf
+from shardq.worker.call import CallOf, MessageCall
 from shardq.worker.crossing import Crossing
-from shardq.worker.empty import WAIT
+from shardq.worker.empty import WAIT_SECONDS
 from shardq.worker.jobs import charge, deliveries_of, keeping, settle, unread_all
 from shardq.worker.keeper import Keeper
 from shardq.worker.meter import Meter
-from shardq.worker.plan import Plan
-from shardq.worker.state import AWAY, Job, Read, SettleJobs, WorkerState
+from shardq.worker.plan import WorkerPlan
+from shardq.worker.state import AWAY, Read, SettleJobs, WorkerJob, WorkerState
 from shardq.worker.telling import Teller
-from shardq.worker.trouble import CALL_TIMEOUT, FATAL, Trouble, log_late
+from shardq.worker.trouble import CALL_TIMEOUT, FATAL_ERRORS, Trouble, log_late
 
 log = logging.getLogger("shardq")
 BLOCK = 1.0
 """Seconds that one read waits; `stop` ends it, unless the server forbids CLIENT UNBLOCK."""
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
+MIN_PAUSE, MAX_PAUSE = 0.001, 0.05
 """Seconds between two tries to end a waiting read."""
 
 Report: TypeAlias = Callable[[], object]
 
 
-class Host(Protocol):
+class TrafficHost(Protocol):
     """A lane, as its parts see it."""
 
     state: WorkerState
@@ -52,7 +52,7 @@ class Host(Protocol):
     def wake(self) -> None:
         """Wake a thread if there is anything to do."""
 
-    def interrupt(self, job: Job) -> None:
+    def interrupt(self, job: WorkerJob) -> None:
         """Let the handler of *job* see that its lease is lost."""
 
 
@@ -63,7 +63,9 @@ class Traffic:
     handlers run in spans, are measured, and whether each one's end is logged.
     """
 
-    def __init__(self, lane: Host, jobs: Queue, plan: Plan, teller: Teller, end_if_empty: Callable[[], None]) -> None:
+    def __init__(
+        self, lane: TrafficHost, jobs: Queue, plan: WorkerPlan, teller: Teller, end_if_empty: Callable[[], None]
+    ) -> None:
         self._lane, self._jobs, self._plan, self._teller = lane, jobs, plan, teller
         self._end_if_empty, self._clock = end_if_empty, jobs.state.clock
         queue = f"queue {jobs.name!r}"
@@ -89,7 +91,7 @@ class Traffic:
             if self._plan.until is not None:
                 self._end_if_empty()
             return self._read_fails(action, error)
-        except FATAL:
+        except FATAL_ERRORS:
             raise
         except BackendError as error:
             return self._read_fails(action, error)
@@ -118,7 +120,7 @@ class Traffic:
             acks = jobs.client.run(op)
         found = jobs.read_many(
             action.credit,
-            block=BLOCK if plan.until is None else WAIT,
+            block=BLOCK if plan.until is None else WAIT_SECONDS,
             visibility_timeout=plan.visibility_timeout,
             ack=deliveries_of(acks),
             timeout=CALL_TIMEOUT,
@@ -144,7 +146,7 @@ class Traffic:
         lane.stopped.wait(self._reads.failed(error))
         return lane.state.read_failed
 
-    def _arrived(self, action: Read, found: Sequence[Delivery], calls: Sequence[Call], took: float) -> None:
+    def _arrived(self, action: Read, found: Sequence[Delivery], calls: Sequence[MessageCall], took: float) -> None:
         state = self._lane.state
         self._acked(action)
         jobs = state.arrived(found, took)
@@ -171,19 +173,19 @@ class Traffic:
 
     def end_read(self) -> None:
         """End the read that waits for messages, with several tries: it may be about to begin, or to wait."""
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE
         while self._lane.state.is_reading and not self._lane.left.is_set():
             if (reader := self._reader) is not None:
                 self._jobs.client.end_wait(reader)
             self._lane.left.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     def settle(self, action: SettleJobs) -> Report:
         """Settle what was decided."""
         jobs, state = action.jobs, self._lane.state
         try:
             log_late(settle(self._jobs, action, self._teller, self._lane.crossing), action.verb)
-        except FATAL:
+        except FATAL_ERRORS:
             raise
         except DurabilityUnknown as error:  # the messages are settled
             log.warning("queue %r: %s", self._jobs.name, error)

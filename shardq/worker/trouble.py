@@ -12,10 +12,10 @@ from shardq.client import Delivery
 from shardq.errors import BackendError, ClosedError, ConfigError, OutcomeUnknown, QueueMissing, ServerUnfit
 from shardq.model import DeliveryView
 from shardq.worker.outcome import Outcome
-from shardq.worker.state import Job, is_last
+from shardq.worker.state import WorkerJob, is_last
 
 log = logging.getLogger("shardq")
-FATAL = (ClosedError, ConfigError, ServerUnfit)
+FATAL_ERRORS = (ClosedError, ConfigError, ServerUnfit)
 """Errors that do not go away by waiting; `run` raises them."""
 PAUSE = Exponential(base=0.05, cap=3.0)
 RETURN_TIMEOUT = 5.0
@@ -95,20 +95,20 @@ def note(level: int, text: str, *args: object, trace: str = "", extra: Mapping[s
         log.handle(record)
 
 
-def log_overrun(job: Job, outcome: Outcome, most: int | None) -> None:
+def log_overrun(job: WorkerJob, outcome: Outcome, most: int | None) -> None:
     """Log that a handler ran for longer than its limit; *most* is `max_deliveries` or None."""
     delivery = job.delivery
     then = "the last" if outcome.verb == "reject" or is_last(delivery, most) else f"again in {outcome.delay:.1f} s"
     say(delivery, f"ran for more than {job.call.limit:g} s, delivery {delivery.count}, {then}")
 
 
-def log_done(job: Job, outcome: Outcome) -> None:
+def log_done(job: WorkerJob, outcome: Outcome) -> None:
     """Log that a handler has ended, for those who want to see each message."""
     delivery, took = job.delivery, max(0.0, job.ended - job.started)
     say(delivery, f"delivery {delivery.count} took {took:.3f} s: {outcome.verb}", level=logging.DEBUG)
 
 
-def log_lost(job: Job) -> None:
+def log_lost(job: WorkerJob) -> None:
     """Log that a lease was lost."""
     say(job.delivery, f"its lease ended or it was cancelled; delivery {job.delivery.count} will not be settled")
 
@@ -120,7 +120,7 @@ def log_late(lost: Sequence[DeliveryView], verb: str) -> None:
         log.warning("%d leases had ended before their %s, the first of message %s", len(lost), verb, first)
 
 
-def log_left(jobs: Sequence[Job]) -> None:
+def log_left(jobs: Sequence[WorkerJob]) -> None:
     """Log that the worker ends without having settled these."""
     if jobs:
         log.warning("%d messages could not be settled before the end; their leases end by themselves", len(jobs))

@@ -332,7 +332,7 @@ def test_a_table_is_changed_by_few_calls(cli: Command, client: Client) -> None:
     assert "1,300 changes made" in told.err
     assert (len(jobs.weights()), len(jobs.limits())) == (1000, 300)
     moments = {each.time for each in jobs.journal(10_000).events}
-    assert 1 < len(moments) <= 1000 / weights.PER_CALL + 300 / limits.PER_CALL
+    assert 1 < len(moments) <= 1000 / weights.WEIGHTS_A_CALL + 300 / limits.LIMITS_A_CALL
     told = cli("apply", "-", "--yes", stdin=file.replace("k", "other").encode())
     assert (told.code, len(jobs.weights()), len(jobs.limits())) == (0, 1000, 300)
     assert "other7" in jobs.weights()

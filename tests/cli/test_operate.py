@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import asdict
 
 from shardq import Queue, QueueStats
-from shardq.cli.commands.stats import OF_NOW, lines_of
+from shardq.cli.commands.stats import PRESENT_FIELDS, lines_of
 from shardq.model.stats import COUNTS
 from shardq.outlook.queues import QueueLook
 from tests.cli.conftest import Command
@@ -74,7 +74,7 @@ def test_stats_show_each_number() -> None:
         "streams": "a picture shows them", "oldest_age_is_sampled": "the age has it: `or more`",
     }  # fmt: skip
     assert differences(told, QueueStats.__struct_fields__, apart) == []
-    assert {*OF_NOW} <= {*COUNTS}
+    assert {*PRESENT_FIELDS} <= {*COUNTS}
 
 
 def spelled(value: object) -> str:

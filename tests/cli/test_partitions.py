@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from shardq.cli.findings.of_partitions import UNSEEN, of_partitions
+from shardq.cli.findings.of_partitions import UNSEEN_SECONDS, of_partitions
 from shardq.model import QueueStats
 from shardq.model.partitions import Partition
 from tests.cli.conftest import Command
@@ -70,11 +70,11 @@ def test_others_are_placed_well(parts: list[Partition]) -> None:
 
 
 def test_messages_that_readers_of_the_head_alone_do_not_see_are_a_finding() -> None:
-    waits = part(1, backlog=5, runnable=5, oldest_age=2 * UNSEEN)
+    waits = part(1, backlog=5, runnable=5, oldest_age=2 * UNSEEN_SECONDS)
     (found,) = of_partitions("jobs", [part(0), waits, part(2)], [""])
     assert found.line == "5 messages wait for 2 min, and none of the head."
     assert "version before partitions" in found.mend
-    for head in (part(0, oldest_age=UNSEEN), part(0, paused_until=9e9)):
+    for head in (part(0, oldest_age=UNSEEN_SECONDS), part(0, paused_until=9e9)):
         assert [*of_partitions("jobs", [head, waits], [""])] == []
-    limited = part(1, backlog=5, runnable=0, oldest_age=2 * UNSEEN)
+    limited = part(1, backlog=5, runnable=0, oldest_age=2 * UNSEEN_SECONDS)
     assert [*of_partitions("jobs", [part(0), limited], [""])] == []

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 from shardq.bearer import fresh_token
 from shardq.dashboard import app
-from shardq.dashboard.scene import Asked
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene
+from shardq.dashboard.source import SceneSource
 from shardq.testing import ManualClock, fake_async_client
 
 ADDRESS: Final = "http://127.0.0.1:8321"
@@ -101,7 +101,7 @@ def scenes(monkeypatch: pytest.MonkeyPatch, **made: Make) -> None:
     monkeypatch.setattr("shardq.dashboard.table.scene_of", made.get)
 
 
-async def hello(source: Source, asked: Asked) -> dict[str, Any]:
+async def hello(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """A scene that says what it was asked for."""
     return {"said": {"line": "hello"}, "parts": list(asked.parts), "query": dict(asked.query)}
 

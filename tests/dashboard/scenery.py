@@ -12,8 +12,8 @@ from typing import Any, Final
 from shardq import AsyncClient, Client, Queue, Worker
 from shardq.dashboard.channel import MAX_SCENE
 from shardq.dashboard.encoding import encoded
-from shardq.dashboard.scene import Asked
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.table import scene_of
 from shardq.model.timetable import timetable
 from shardq.ops.queue.retry import always, retry_until
@@ -28,12 +28,12 @@ ROW: Final = "0|{slots}|{busy:.2f}|{started}|7|1048576||0.1.0|{host}|{since}|{me
 
 def look_at(url: str, scene: str, *parts: str, **query: str) -> dict[str, Any]:
     """Return what a screen shows, as the browser reads it. It is never larger than a scene may be."""
-    made, told = scene_of(scene), Source
+    made, told = scene_of(scene), SceneSource
     assert made is not None
 
     async def look() -> dict[str, Any]:
         async with AsyncClient.from_url(url) as client:
-            return await made(told(client), Asked(parts, query))
+            return await made(told(client), AskedScene(parts, query))
 
     return read(asyncio.run(look()))
 

@@ -141,7 +141,7 @@ async def test_an_action_that_did_not_begin_is_not_looked_for_for_ever(
 ) -> None:
     bury(mails, "acme", 3)
     monkeypatch.setattr("shardq.dashboard.actions.handles.GLANCE", 0.01)
-    monkeypatch.setattr("shardq.dashboard.actions.handles.LOOKS", 3)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.MAX_LOOKS", 3)
     lose_the_answer(monkeypatch, is_begun=False)
     async with at.counter(server.url) as counter:
         assert (await counter.visitor().do("redrive", queue="mails")).status == 503
@@ -307,7 +307,7 @@ async def test_an_action_goes_on_after_redis_was_away(
     server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bury(mails, "acme", 60)
-    monkeypatch.setattr("shardq.dashboard.actions.handles.AGAIN", 0.05)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.RETRY_SECONDS", 0.05)
     async with at.counter(f"{server.url}", timeout=0.3) as counter:
         handle = await begun(counter, "60")
         server.pause()

@@ -13,13 +13,13 @@ from shardq import Client, Queue
 from shardq.clock import SystemClock
 from shardq.dashboard import Person, Role
 from shardq.dashboard.actions import allowed
-from shardq.dashboard.actions.dialog import Said
+from shardq.dashboard.actions.dialog import DialogText
 from shardq.dashboard.actions.given import Given
 from shardq.dashboard.actions.pauses import PAUSE, RESUME
-from shardq.dashboard.actions.refused import UNCLEAR, refusal_of
-from shardq.dashboard.actions.routes import ANYHOW
-from shardq.dashboard.actions.table import OF_ONE, TABLE
-from shardq.dashboard.actions.tickets import MAX_OF_ONE, MAX_TICKETS, VALID, Tickets
+from shardq.dashboard.actions.refused import REFUSED_BY_REDIS, refusal_of
+from shardq.dashboard.actions.routes import NOTHING_DONE_YET
+from shardq.dashboard.actions.table import ACTIONS_OF_ONE, TABLE
+from shardq.dashboard.actions.tickets import MAX_TICKETS, MAX_TICKETS_A_PERSON, VALID, Tickets
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -65,10 +65,10 @@ async def test_a_viewer_can_do_nothing(counter: Counter, mails: Queue, action: s
 def test_what_removes_many_messages_is_for_admins() -> None:
     removes = {"purge", "delete", "cancel"}
     assert {name for name, each in TABLE.items() if each.role is Role.ADMIN} == removes
-    assert {name for name, each in OF_ONE.items() if each.role is Role.ADMIN} == {"delete"}
-    assert {name for name, each in {**TABLE, **OF_ONE}.items() if each.is_bad} >= removes
+    assert {name for name, each in ACTIONS_OF_ONE.items() if each.role is Role.ADMIN} == {"delete"}
+    assert {name for name, each in {**TABLE, **ACTIONS_OF_ONE}.items() if each.is_bad} >= removes
     assert allowed(Person("vera", Role.VIEW)) == []
-    assert set(allowed(Person("ada", Role.ADMIN))) == {*TABLE, *(f"{each} one" for each in OF_ONE)}
+    assert set(allowed(Person("ada", Role.ADMIN))) == {*TABLE, *(f"{each} one" for each in ACTIONS_OF_ONE)}
 
 
 async def test_a_ticket_is_used_once(counter: Counter, mails: Queue) -> None:
@@ -134,7 +134,7 @@ async def test_what_was_changed_and_changed_back_is_told(
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(limits, "pause", changes)
         told = await jonas.act("pause", ticket)
-    assert (told.status, told.text) == (409, ANYHOW)
+    assert (told.status, told.text) == (409, NOTHING_DONE_YET)
     assert (await jonas.act("pause", told["ask"]["ticket"])).status == 200
 
 
@@ -228,7 +228,7 @@ async def test_what_may_have_been_done_is_in_the_log_with_the_person(
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (BackendError("Redis refused the call: ERR 10.1.2.3 of ops"), UNCLEAR),
+        (BackendError("Redis refused the call: ERR 10.1.2.3 of ops"), REFUSED_BY_REDIS),
         (
             BackendTimeout("no answer from 10.1.2.3 after 5 tries"),
             "Redis did not answer in time, and nothing was done.",
@@ -236,9 +236,9 @@ async def test_what_may_have_been_done_is_in_the_log_with_the_person(
         (OutcomeUnknown("no answer from 10.1.2.3"), "No answer came: it may have been done, or not."),
         (PartlyDone("purged 3, then no answer from 10.1.2.3", 3), "It was done in part (3 so far)."),
         (OutOfMemory("10.1.2.3 is full"), "Redis is full, so nothing was done"),
-        (ServerUnfit("10.1.2.3 is old"), UNCLEAR),
+        (ServerUnfit("10.1.2.3 is old"), REFUSED_BY_REDIS),
         (ClosedError("the client of 10.1.2.3 was closed"), "The page has ended, and nothing was done."),
-        (LeaseLost("10.1.2.3 lost it"), UNCLEAR),
+        (LeaseLost("10.1.2.3 lost it"), REFUSED_BY_REDIS),
     ],
 )
 def test_what_redis_says_is_not_told_to_people(error: ShardqError, text: str) -> None:
@@ -256,17 +256,17 @@ async def test_a_dialog_that_fails_says_no_more_than_that_and_the_log_says_why(
 
     monkeypatch.setattr("shardq.ops.operate.controls.controls", refused)
     asked = await counter.visitor().ask("pause", **ABOUT)
-    assert (asked.status, asked.text) == (503, UNCLEAR)
+    assert (asked.status, asked.text) == (503, REFUSED_BY_REDIS)
     assert "refused 'GET /ask/pause' of jonas: Redis refused the call: ERR 10.1.2.3 of ops" in caplog.text
 
 
 def test_tickets_end_and_are_bounded() -> None:
     clock = ManualClock()
-    tickets, said = Tickets(clock), Said("Pause", "Pause", [])
+    tickets, said = Tickets(clock), DialogText("Pause", "Pause", [])
     jonas, mia = Person("jonas", Role.ACT), Person("mia", Role.ACT)
     mine = tickets.issue(mia, PAUSE, Given("mails"), {}, said)
     many = [tickets.issue(jonas, PAUSE, Given("mails"), {}, said) for _ in range(500)]
-    assert len(tickets) == MAX_OF_ONE + 1
+    assert len(tickets) == MAX_TICKETS_A_PERSON + 1
     assert tickets.look(many[0], jonas, "pause") is None
     assert tickets.look(many[-1], jonas, "pause") is not None
     assert tickets.look(mine, mia, "pause") is not None  # nobody takes the ticket of another away
@@ -283,7 +283,7 @@ def test_tickets_end_and_are_bounded() -> None:
 
 
 def test_tickets_cannot_be_guessed() -> None:
-    tickets, said = Tickets(SystemClock()), Said("Pause", "Pause", [])
+    tickets, said = Tickets(SystemClock()), DialogText("Pause", "Pause", [])
     found = {tickets.issue(Person(str(n), Role.ACT), PAUSE, Given("mails"), {}, said) for n in range(1000)}
     assert len(found) == 1000
     assert {len(each) for each in found} == {32}

@@ -22,9 +22,9 @@ from starlette.requests import Request
 
 from shardq import AsyncClient
 from shardq.dashboard import Person, Role, app
-from shardq.dashboard.guesses import AT_ONCE
-from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS
-from shardq.dashboard.serving import Complaints, PageServer, PageSettings
+from shardq.dashboard.guesses import MAX_GUESSES
+from shardq.dashboard.live import MAX_STREAMS, MAX_STREAMS_A_PERSON
+from shardq.dashboard.serving import PageServer, PageSettings, ServingComplaints
 from shardq.errors import ConfigError
 from tests.dashboard.asking import TokenFile, hello, said, scenes
 from tests.house.doc_blocks import ROOT
@@ -115,9 +115,9 @@ LIVE = "/live?scene=overview"
 def test_a_thousand_streams_of_one_person_take_ten_places(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     site = serve(auth=header_says)
     statuses = [site.ask(LIVE, x_user="mallory").status for _ in range(1000)]
-    assert statuses == [200] * MAX_OF_ONE + [429] * (1000 - MAX_OF_ONE)
+    assert statuses == [200] * MAX_STREAMS_A_PERSON + [429] * (1000 - MAX_STREAMS_A_PERSON)
     assert site.ask(LIVE, x_user="mara").status == 200
-    assert site.live.streams == MAX_OF_ONE + 1
+    assert site.live.streams == MAX_STREAMS_A_PERSON + 1
     assert "refused 'GET /live' of mallory: too many streams" in said(caplog)
     assert len(said(caplog).splitlines()) < 100
     site.close()
@@ -146,9 +146,9 @@ def test_another_origin_and_another_name_of_the_host_are_refused(
 
 def test_a_guesser_is_slowed(serve: Serve, people: TokenFile, caplog: pytest.LogCaptureFixture) -> None:
     site = serve(people=people.path)
-    statuses = [site.own("/login", {"token": f"shardq_{number}"}).status for number in range(5 * AT_ONCE)]
-    assert statuses[:AT_ONCE] == [403] * AT_ONCE
-    assert statuses.count(429) > AT_ONCE
+    statuses = [site.own("/login", {"token": f"shardq_{number}"}).status for number in range(5 * MAX_GUESSES)]
+    assert statuses[:MAX_GUESSES] == [403] * MAX_GUESSES
+    assert statuses.count(429) > MAX_GUESSES
     assert "nobody has this token" in said(caplog)
     assert "too many wrong tokens" in said(caplog)
 
@@ -250,7 +250,7 @@ def test_an_address_that_is_taken_is_an_error_that_says_so(serve: Serve, server:
 
 
 async def test_a_crowd_is_one_line_of_the_log_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    loop, crowded = asyncio.get_running_loop(), Complaints()
+    loop, crowded = asyncio.get_running_loop(), ServingComplaints()
     for _ in range(100):
         crowded(loop, {"message": "socket.accept()", "exception": OSError(errno.EMFILE, "Too many open files")})
     assert said(caplog) == "no more browsers can connect: Too many open files (see ulimit -n)"

@@ -13,7 +13,7 @@ import pytest
 
 from shardq.client import AsyncClient
 from shardq.dashboard import app, crowd
-from shardq.dashboard.crowd import HEAD, MAX_CONNECTIONS, MAX_OF_ADDRESS, TAKEN, Connection, Crowd
+from shardq.dashboard.crowd import HEAD, MAX_CONNECTIONS, MAX_OF_ADDRESS, TAKING_SECONDS, BrowserConnection, Browsers
 from shardq.dashboard.serving import PageServer, PageSettings
 from tests.dashboard.asking import said
 from tests.servers import Server
@@ -33,7 +33,7 @@ class Standing:
         self.has_ended = True
         self.crowd.leave(cast("Connection", self))
 
-    crowd: Crowd
+    crowd: Browsers
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def has_ended(one: socket.socket) -> bool:
         return True
 
 
-def join(all_of: Crowd, one: Standing, place: str = "192.0.2.1") -> bool:
+def join(all_of: Browsers, one: Standing, place: str = "192.0.2.1") -> bool:
     one.crowd = all_of
     return all_of.admit(cast("Connection", one), place)
 
@@ -116,7 +116,7 @@ def test_a_second_head_that_comes_byte_by_byte_is_not_waited_for(
 def test_an_answer_that_nobody_takes_is_not_kept(
     connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "TAKEN", 0.1)
+    monkeypatch.setattr(crowd, "TAKING_SECONDS", 0.1)
     monkeypatch.setattr(crowd, "SWEEP", 0.01)
     greedy = connect()
     greedy.settimeout(0.1)
@@ -146,7 +146,7 @@ def test_one_who_looks_is_not_ended(connect: Callable[[], socket.socket], monkey
 
 
 async def test_who_waits_longest_without_a_request_gives_way() -> None:
-    all_of = Crowd()
+    all_of = Browsers()
     busy = [Standing(is_busy=True) for _ in range(MAX_OF_ADDRESS - 2)]
     assert all(join(all_of, each) for each in busy)
     younger, older, other = Standing(2.0), Standing(1.0), Standing(0.0)
@@ -163,7 +163,7 @@ async def test_who_waits_longest_without_a_request_gives_way() -> None:
 
 
 async def test_all_connections_together_are_bounded_also_of_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    all_of = Crowd(["10.0.0.0/8"])
+    all_of = Browsers(["10.0.0.0/8"])
     many = [Standing(float(number)) for number in range(MAX_CONNECTIONS + 100)]
     assert all(join(all_of, each, "10.1.2.3") for each in many)
     assert len(all_of) == MAX_CONNECTIONS
@@ -186,14 +186,14 @@ async def test_all_connections_together_are_bounded_also_of_a_proxy(caplog: pyte
 async def test_a_proxy_and_a_socket_of_this_machine_may_have_all_places(
     proxies: tuple[str, ...], address: str, bound: int
 ) -> None:
-    all_of = Crowd(proxies)
+    all_of = Browsers(proxies)
     for number in range(MAX_CONNECTIONS + 1):
         join(all_of, Standing(float(number)), address)
     assert len(all_of) == bound
 
 
 async def test_what_has_left_is_forgotten() -> None:
-    all_of = Crowd()
+    all_of = Browsers()
     many = [Standing() for _ in range(10)]
     for number, each in enumerate(many):
         join(all_of, each, f"192.0.2.{number}")
@@ -212,8 +212,8 @@ class _Transport:
 
 
 async def test_what_is_taken_slowly_is_given_more_time_than_a_head() -> None:
-    one: Any = object.__new__(Connection)
+    one: Any = object.__new__(BrowserConnection)
     one.transport, one.cycle, one.since, one._paused_at = _Transport(), None, 0.0, None
     assert (one.is_overdue(HEAD - 0.1), one.is_overdue(HEAD)) == (False, True)
     one.transport.buffered = 1
-    assert (one.is_overdue(TAKEN - 0.1), one.is_overdue(TAKEN)) == (False, True)
+    assert (one.is_overdue(TAKING_SECONDS - 0.1), one.is_overdue(TAKING_SECONDS)) == (False, True)

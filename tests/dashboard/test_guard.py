@@ -15,8 +15,8 @@ from starlette.websockets import WebSocketDisconnect
 from shardq.client import AsyncClient
 from shardq.dashboard import Person, Role, app
 from shardq.dashboard.app import MAX_LETTERS
-from shardq.dashboard.guard import ELSEWHERE, ENDED, HEADERS
-from shardq.dashboard.pace import AT_ONCE, MAX_PEOPLE, PAUSE, Pace
+from shardq.dashboard.guard import ENDED, HEADERS, OTHER_PROCESS
+from shardq.dashboard.pace import MAX_PEOPLE, MAX_SCREENS, PAUSE_SECONDS, ScreenPace
 from shardq.errors import BackendError, ClosedError, ConfigError
 from shardq.testing import ManualClock, fake_async_client
 from tests.dashboard.asking import ADDRESS, DONE, OWN, asking, hello, said, scenes
@@ -244,20 +244,20 @@ def test_who_opens_screens_too_fast_waits_and_nobody_else(
     scenes(monkeypatch, overview=hello)
     page = asking(clock)
     browser, other = page.browser(), page.browser(of="192.0.2.2")
-    assert {browser.get("/scene/overview", params={"search": str(n)}).status_code for n in range(AT_ONCE)} == {200}
+    assert {browser.get("/scene/overview", params={"search": str(n)}).status_code for n in range(MAX_SCREENS)} == {200}
     hasty = browser.get("/scene/overview")
     assert (hasty.status_code, hasty.json()) == (429, {"text": "You open screens too fast: wait a second."})
     assert browser.get("/live?scene=overview").status_code == 429
     assert page.page.state.live.streams == 0
     assert other.get("/scene/overview").status_code == 200
     assert "refused 'GET /scene/overview' of anybody: too many screens at once" in said(caplog)
-    clock.advance(PAUSE)
+    clock.advance(PAUSE_SECONDS)
     assert browser.get("/scene/overview").status_code == 200
     assert browser.get("/scene/overview").status_code == 429
 
 
 def test_people_whose_pace_is_known_are_bounded(clock: ManualClock) -> None:
-    pace = Pace(clock)
+    pace = ScreenPace(clock)
     for number in range(MAX_PEOPLE + 10):
         pace.count(f"p{number}")
     assert len(pace._free_at) == MAX_PEOPLE
@@ -297,7 +297,7 @@ async def test_a_page_that_goes_on_elsewhere_says_so(caplog: pytest.LogCaptureFi
 
     assert (await asyncio.to_thread(ask)).status_code == 500
     again = await asyncio.to_thread(ask)
-    assert (again.status_code, again.json()) == (503, {"text": ELSEWHERE})
+    assert (again.status_code, again.json()) == (503, {"text": OTHER_PROCESS})
 
 
 def test_a_page_whose_client_is_closed_says_so(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,15 +16,15 @@ import pytest
 
 from shardq import AsyncClient
 from shardq.dashboard import live as live_module
-from shardq.dashboard.channel import BROKEN, PERIOD, SHARE, SLOWEST, Channel
-from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS, Live, TooMany
-from shardq.dashboard.numbers import LONGEST
-from shardq.dashboard.pulse import BEAT, PATIENCE, Pulse
-from shardq.dashboard.scene import Asked, NotThere
-from shardq.dashboard.source import Source
+from shardq.dashboard.channel import PERIOD, REST_FACTOR, SCREEN_FAILED, SLOW_SCENE_SECONDS, Channel
+from shardq.dashboard.live import MAX_STREAMS, MAX_STREAMS_A_PERSON, Live, TooMany
+from shardq.dashboard.numbers import MAX_FRESH_SECONDS
+from shardq.dashboard.pulse import BEAT, PATIENCE, RedisPulse
+from shardq.dashboard.scene import AskedScene, NotThere
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.stream import Stream
 from shardq.errors import BackendError
-from shardq.protocol.beats import GONE
+from shardq.protocol.beats import GONE_AFTER
 from shardq.testing import ManualClock
 from tests.dashboard.asking import said
 from tests.servers import Server
@@ -36,13 +36,13 @@ YOU = {"you": {"name": "jonas", "role": "view"}, "actions": False}
 class Shown:
     """A scene that a test changes. It counts how often it is made."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SceneSource) -> None:
         self.source = source
         self.made = 0
         self.value: Any = 1
         self.error: Exception | None = None
 
-    async def __call__(self, source: Source, asked: Asked) -> dict[str, Any]:
+    async def __call__(self, source: SceneSource, asked: AskedScene) -> dict[str, Any]:
         self.made += 1
         if self.error is not None:
             raise self.error
@@ -50,7 +50,7 @@ class Shown:
         return {"value": self.value, "names": names, "now": self.made}
 
 
-async def side(source: Source) -> dict[str, Any]:
+async def side(source: SceneSource) -> dict[str, Any]:
     return {"queues": []}
 
 
@@ -79,7 +79,7 @@ class Looker:
 
 @asynccontextmanager
 async def looking(live: Live, shown: Shown, *parts: str) -> AsyncIterator[Looker]:
-    async with aclosing(live.events("shown", shown, Asked(parts), YOU)) as events:
+    async with aclosing(live.events("shown", shown, AskedScene(parts), YOU)) as events:
         yield Looker(events)
 
 
@@ -91,7 +91,7 @@ async def client(server: Server) -> AsyncIterator[AsyncClient]:
 
 @pytest.fixture
 def live(client: AsyncClient) -> Live:
-    return Live(Source(client), side)
+    return Live(SceneSource(client), side)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_an_action_hurries_the_screens_of_its_queue_alone(live: Live, show
     others = Shown(shown.source)
     async with (
         looking(live, shown, "jobs") as mine,
-        aclosing(live.events("other", others, Asked(("mails",)), YOU)) as events,
+        aclosing(live.events("other", others, AskedScene(("mails",)), YOU)) as events,
     ):
         await mine.scene()
         await Looker(events).scene()
@@ -142,12 +142,12 @@ async def test_each_is_told_who_they_are_beside_the_queues(live: Live, shown: Sh
 
 
 async def test_each_question_about_a_screen_is_made_for_itself(live: Live) -> None:
-    async def echo(source: Source, asked: Asked) -> dict[str, Any]:
+    async def echo(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
         return {"value": [*asked.parts, *asked.query.items()]}
 
     async with (
-        aclosing(live.events("echo", echo, Asked(("jobs",)), YOU)) as first,
-        aclosing(live.events("echo", echo, Asked(("jobs",), {"order": "dead"}), YOU)) as second,
+        aclosing(live.events("echo", echo, AskedScene(("jobs",)), YOU)) as first,
+        aclosing(live.events("echo", echo, AskedScene(("jobs",), {"order": "dead"}), YOU)) as second,
     ):
         assert await Looker(first).scene() == ["jobs"]
         assert await Looker(second).scene() == ["jobs", ["order", "dead"]]
@@ -169,7 +169,7 @@ async def test_nobody_looks_and_nothing_is_asked(live: Live, shown: Shown, serve
 async def test_an_answer_that_comes_when_nobody_looks_any_more_is_kept(live: Live) -> None:
     begun, may = asyncio.Event(), asyncio.Event()
 
-    async def slow(source: Source, asked: Asked) -> dict[str, Any]:
+    async def slow(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
         async def ask() -> int:
             begun.set()
             await may.wait()
@@ -177,13 +177,13 @@ async def test_an_answer_that_comes_when_nobody_looks_any_more_is_kept(live: Liv
 
         return {"value": await source.shared("slow", ask)}
 
-    async with aclosing(live.events("slow", slow, Asked(), YOU)) as events:
+    async with aclosing(live.events("slow", slow, AskedScene(), YOU)) as events:
         waiting = asyncio.create_task(Looker(events).scene())
         await begun.wait()
         waiting.cancel()
         await asyncio.wait([waiting])
     may.set()
-    async with aclosing(live.events("slow", slow, Asked(), YOU)) as events:
+    async with aclosing(live.events("slow", slow, AskedScene(), YOU)) as events:
         assert await Looker(events).scene() == 1
 
 
@@ -211,7 +211,7 @@ async def test_a_screen_that_fails_says_no_more_than_that(
 ) -> None:
     shown.error = RuntimeError("redis://:secret@10.1.2.3")
     async with looking(live, shown) as looker:
-        assert await looker.next("scene", "failed") == ("failed", {"text": BROKEN})
+        assert await looker.next("scene", "failed") == ("failed", {"text": SCREEN_FAILED})
         made = shown.made
         live.hurry("jobs")
         await until(lambda: shown.made > made)
@@ -224,7 +224,7 @@ async def test_a_screen_that_fails_says_no_more_than_that(
 async def test_a_screen_that_no_json_can_say_fails_and_goes_on(live: Live, shown: Shown) -> None:
     shown.value = object()
     async with looking(live, shown) as looker:
-        assert await looker.next("scene", "failed") == ("failed", {"text": BROKEN})
+        assert await looker.next("scene", "failed") == ("failed", {"text": SCREEN_FAILED})
         shown.value = 2
         live.hurry("jobs")
         assert await looker.scene() == 2
@@ -263,7 +263,7 @@ async def test_a_scene_that_ends_by_a_defect_is_made_again_for_those_who_come_ag
 
 async def test_a_pulse_goes_on_after_a_defect(client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float | None] = []
-    pulse = Pulse(client, lambda: told.append(pulse.away_since))
+    pulse = RedisPulse(client, lambda: told.append(pulse.away_since))
     with monkeypatch.context() as broken:
         broken.setattr(client, "run", None)
         task = asyncio.create_task(pulse.run())
@@ -315,8 +315,8 @@ def test_redis_away_is_said_within_five_seconds() -> None:
 
 def test_the_death_of_all_workers_is_said_within_35_seconds() -> None:
     """Scenes are made each 2 s, of numbers that rest for at most 4 s; the first ones of 30 s later say it."""
-    assert PERIOD <= LONGEST
-    assert GONE + LONGEST < 35
+    assert PERIOD <= MAX_FRESH_SECONDS
+    assert GONE_AFTER + MAX_FRESH_SECONDS < 35
 
 
 @pytest.mark.runs_in("test-all")
@@ -340,12 +340,12 @@ async def test_what_changes_for_ten_minutes_leaves_nothing_in_memory(live: Live,
 
 
 async def test_streams_are_bounded_in_all_and_for_each(live: Live) -> None:
-    mine = [live.place("mara") for _ in range(MAX_OF_ONE)]
-    with pytest.raises(TooMany, match=f"You have {MAX_OF_ONE} pages open"):
+    mine = [live.place("mara") for _ in range(MAX_STREAMS_A_PERSON)]
+    with pytest.raises(TooMany, match=f"You have {MAX_STREAMS_A_PERSON} pages open"):
         live.place("mara")
     mine.pop()()
     mine.append(live.place("mara"))
-    others = [live.place(f"person {number}") for number in range(MAX_STREAMS - MAX_OF_ONE)]
+    others = [live.place(f"person {number}") for number in range(MAX_STREAMS - MAX_STREAMS_A_PERSON)]
     with pytest.raises(TooMany, match=f"{MAX_STREAMS} pages are open"):
         live.place("ada")
     for leave in (*mine, *others):
@@ -367,7 +367,7 @@ async def test_an_end_ends_all_streams(live: Live, shown: Shown) -> None:
 async def test_a_stream_ends_by_and_by_so_that_its_reader_is_asked_again_who_it_is(
     live: Live, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_module, "LONGEST", 0.0)
+    monkeypatch.setattr(live_module, "MAX_STREAM_SECONDS", 0.0)
     async with looking(live, shown) as looker:
         assert await looker.rest() == [live_module.RETRY]
 
@@ -395,7 +395,7 @@ async def test_a_scene_that_takes_long_is_made_less_often(clock: ManualClock) ->
     channel._wait = wait  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await channel.run()
-    assert rests == [0.0, pytest.approx(5.0), SLOWEST]
+    assert rests == [0.0, pytest.approx(5.0), SLOW_SCENE_SECONDS]
 
 
 async def test_a_scene_rests_however_often_something_is_done(clock: ManualClock) -> None:
@@ -416,7 +416,7 @@ async def test_a_scene_rests_however_often_something_is_done(clock: ManualClock)
     task = asyncio.create_task(channel.run())
     await may.wait()
     task.cancel()
-    assert asyncio.get_running_loop().time() - began >= 2 * SHARE * 0.01
+    assert asyncio.get_running_loop().time() - began >= 2 * REST_FACTOR * 0.01
 
 
 async def test_a_scene_is_not_larger_than_it_may_be_without_a_word(
@@ -433,7 +433,7 @@ async def _never() -> dict[str, Any]:
 
 async def test_a_pulse_says_when_redis_goes_and_when_it_comes(client: AsyncClient, server: Server) -> None:
     told: list[float | None] = []
-    pulse = Pulse(client, lambda: told.append(pulse.away_since))
+    pulse = RedisPulse(client, lambda: told.append(pulse.away_since))
     await pulse._ask()
     server.kill9()
     await pulse._ask()
@@ -443,7 +443,7 @@ async def test_a_pulse_says_when_redis_goes_and_when_it_comes(client: AsyncClien
     assert [each is None for each in told] == [False, True]
 
 
-async def until_asked(pulse: Pulse, condition: Callable[[], bool]) -> None:
+async def until_asked(pulse: RedisPulse, condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await pulse._ask()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from shardq.dashboard.guesses import AT_ONCE, MAX_ADDRESSES, PAUSE, Guesses
+from shardq.dashboard.guesses import MAX_ADDRESSES, MAX_GUESSES, PAUSE_SECONDS, Guesses
 from shardq.dashboard.people import People
-from shardq.dashboard.sessions import MAX_AGE, MAX_OF_ONE, MAX_SESSIONS, Sessions
+from shardq.dashboard.sessions import MAX_AGE, MAX_SESSIONS, MAX_SESSIONS_A_PERSON, Sessions
 from shardq.errors import ConfigError
 from shardq.testing import ManualClock
 from tests.dashboard.asking import ADDRESS, DONE, OWN, Asking, TokenFile, asking, said
@@ -174,13 +174,13 @@ def test_who_guesses_is_slowed_and_nobody_else(
     page: Asking, people: TokenFile, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     guesser, honest = page.browser(of="203.0.113.7"), page.browser(of="192.0.2.1")
-    assert [login(guesser, f"{WRONG}{number}").status_code for number in range(AT_ONCE)] == [403] * AT_ONCE
+    assert [login(guesser, f"{WRONG}{number}").status_code for number in range(MAX_GUESSES)] == [403] * MAX_GUESSES
     answer = login(guesser, people.tokens["mara"])  # also a right one: else each answer would say whether it is
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, str(math.ceil(PAUSE)))
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, str(math.ceil(PAUSE_SECONDS)))
     assert "Try again in 2 s" in answer.json()["text"]
     assert login(honest, people.tokens["mara"]).status_code == 204
     assert honest.get("/me").status_code == 200
-    clock.advance(PAUSE)
+    clock.advance(PAUSE_SECONDS)
     assert login(guesser, people.tokens["mara"]).status_code == 204  # an honest one behind the same address
     assert said(caplog).splitlines()[0] == "refused 'POST /login' of 203.0.113.7: nobody has this token"
     assert "too many wrong tokens" in said(caplog)
@@ -191,23 +191,23 @@ def test_who_guesses_is_slowed_and_nobody_else(
 def test_who_is_logged_in_is_not_slowed_by_who_guesses_at_the_same_address(page: Asking, people: TokenFile) -> None:
     browser, guesser = page.browser(), page.browser()
     login(browser, people.tokens["jonas"])
-    for number in range(2 * AT_ONCE):
+    for number in range(2 * MAX_GUESSES):
         login(guesser, f"{WRONG}{number}")
     assert browser.get("/me").status_code == 200
 
 
 def test_guesses_are_forgotten_one_by_one(clock: ManualClock) -> None:
     guesses = Guesses(clock)
-    for _ in range(AT_ONCE):
+    for _ in range(MAX_GUESSES):
         assert guesses.wait("192.0.2.1") == 0
         guesses.note("192.0.2.1")
-    assert guesses.wait("192.0.2.1") == PAUSE
-    clock.advance(PAUSE)
+    assert guesses.wait("192.0.2.1") == PAUSE_SECONDS
+    clock.advance(PAUSE_SECONDS)
     assert guesses.wait("192.0.2.1") == 0
     guesses.note("192.0.2.1")
-    assert guesses.wait("192.0.2.1") == PAUSE
-    clock.advance(PAUSE * AT_ONCE)
-    for _ in range(AT_ONCE - 1):
+    assert guesses.wait("192.0.2.1") == PAUSE_SECONDS
+    clock.advance(PAUSE_SECONDS * MAX_GUESSES)
+    for _ in range(MAX_GUESSES - 1):
         guesses.note("192.0.2.1")
     assert guesses.wait("192.0.2.1") == 0
 
@@ -227,7 +227,7 @@ def test_addresses_of_one_network_of_ipv6_count_as_one(
     clock: ManualClock, first: str, second: str, is_same: bool
 ) -> None:
     guesses = Guesses(clock)
-    for _ in range(AT_ONCE):
+    for _ in range(MAX_GUESSES):
         guesses.note(first)
     assert (guesses.wait(second) > 0) is is_same
 
@@ -244,7 +244,7 @@ def test_addresses_that_guess_are_bounded(clock: ManualClock) -> None:
 
 def test_sessions_are_bounded(clock: ManualClock) -> None:
     sessions = Sessions(clock)
-    first, *rest = [sessions.begin("mara", b"") for _ in range(MAX_OF_ONE + 1)]
+    first, *rest = [sessions.begin("mara", b"") for _ in range(MAX_SESSIONS_A_PERSON + 1)]
     assert sessions.find(first) is None
     assert all(map(sessions.find, rest))
     for number in range(MAX_SESSIONS):

@@ -9,12 +9,12 @@ import pytest
 
 from shardq import AsyncClient
 from shardq.dashboard import numbers
-from shardq.dashboard.numbers import FEW, look, looks
-from shardq.dashboard.source import Source
+from shardq.dashboard.numbers import FEW_QUEUES, look, looks
+from shardq.dashboard.source import SceneSource
 from tests.servers import Server
 
 pytestmark = pytest.mark.once
-COUNT = 3 * FEW
+COUNT = 3 * FEW_QUEUES
 NAMES = [f"q{number:02}" for number in range(COUNT)]
 """The first ten have no messages; each of the others has one more than the queue before it."""
 
@@ -36,50 +36,52 @@ class Asks:
 
 
 @pytest.fixture
-async def source(server: Server) -> AsyncIterator[Source]:
+async def source(server: Server) -> AsyncIterator[SceneSource]:
     async with AsyncClient.from_url(server.url) as client:
         for number, name in enumerate(NAMES):
             queue = client.queue(name, streams=1, create=True)
             await queue.declare()
-            if number >= FEW:
+            if number >= FEW_QUEUES:
                 await queue.write_many([(b"x", "t")] * (1 + number))
-        yield Source(client)
+        yield SceneSource(client)
 
 
-async def test_what_is_fresh_is_not_asked_again(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_fresh_is_not_asked_again(source: SceneSource, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await looks(source, NAMES)
     asks = Asks(monkeypatch, "look")
-    monkeypatch.setattr(numbers, "FRESH", 3600.0)
-    monkeypatch.setattr(numbers, "CALM", 3600.0)
-    monkeypatch.setattr(numbers, "QUIET", 3600.0)
+    monkeypatch.setattr(numbers, "FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(numbers, "CALM_FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(numbers, "QUIET_FRESH_SECONDS", 3600.0)
     assert await looks(source, [*NAMES, "gone"]) == first
     assert asks.times == {"look": 1}  # of the one that is not there
 
 
-async def test_those_that_need_somebody_most_are_asked_often(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_that_need_somebody_most_are_asked_often(
+    source: SceneSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody reads any, so it is those in which most messages wait."""
     await looks(source, NAMES)
     asked: list[str] = []
     real = look
 
-    async def noted(source: Source, queue: str, fresh: float) -> Any:
+    async def noted(source: SceneSource, queue: str, fresh: float) -> Any:
         asked.append(queue)
         return await real(source, queue, fresh)
 
     monkeypatch.setattr(numbers, "look", noted)
-    monkeypatch.setattr(numbers, "LONGEST", 0.0)
-    monkeypatch.setattr(numbers, "FRESH", 0.0)
-    monkeypatch.setattr(numbers, "CALM", 3600.0)
-    monkeypatch.setattr(numbers, "QUIET", 3600.0)
+    monkeypatch.setattr(numbers, "MAX_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(numbers, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(numbers, "CALM_FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(numbers, "QUIET_FRESH_SECONDS", 3600.0)
     await looks(source, NAMES)
-    assert asked == NAMES[-FEW:]
+    assert asked == NAMES[-FEW_QUEUES:]
 
 
 async def test_of_a_queue_in_which_nothing_happens_its_numbers_alone_are_asked(
-    source: Source, monkeypatch: pytest.MonkeyPatch
+    source: SceneSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbers, "LONGEST", 0.0)
-    monkeypatch.setattr(numbers, "CALM", 0.0)  # that is how old the numbers may be
+    monkeypatch.setattr(numbers, "MAX_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(numbers, "CALM_FRESH_SECONDS", 0.0)  # that is how old the numbers may be
     before = await look(source, "q00", 0.0)
     asks = Asks(monkeypatch, "statistics", "everything")
     after = await look(source, "q00", 0.0)
@@ -92,13 +94,13 @@ async def test_of_a_queue_in_which_nothing_happens_its_numbers_alone_are_asked(
     await look(source, "q00", 0.0)  # it has a message: all of it is asked
     assert asks.times == {"statistics": 2, "everything": 2}
     await look(source, "q01", 0.0)
-    monkeypatch.setattr(numbers, "IDLE", 0.0)
+    monkeypatch.setattr(numbers, "IDLE_SECONDS", 0.0)
     await look(source, "q01", 0.0)
     assert asks.times == {"statistics": 2, "everything": 4}
 
 
 async def test_the_memory_of_a_server_is_asked_once_for_all_its_queues(
-    source: Source, monkeypatch: pytest.MonkeyPatch
+    source: SceneSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asks = Asks(monkeypatch, "memory_of_node", "last_minutes")
     found = await looks(source, NAMES)

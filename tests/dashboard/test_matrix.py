@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from shardq.dashboard.actions.table import OF_ONE, TABLE
+from shardq.dashboard.actions.table import ACTIONS_OF_ONE, TABLE
 from tests.dashboard.browser import SIZES, THEMES, Look, Theme, Windows
 from tests.dashboard.layout import check_layout
 from tests.dashboard.tour import SCREENS, Tour, toured
@@ -90,7 +90,7 @@ FIRST: Final = {name_of(action, screen): screen for screen in reversed([*SCREENS
 
 
 def test_each_action_is_offered_somewhere() -> None:
-    assert {*FIRST, *ELSEWHERE} == {*TABLE, *(f"{each} one" for each in OF_ONE)}
+    assert {*FIRST, *ELSEWHERE} == {*TABLE, *(f"{each} one" for each in ACTIONS_OF_ONE)}
 
 
 @pytest.mark.parametrize("theme", THEMES)

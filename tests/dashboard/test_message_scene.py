@@ -10,10 +10,10 @@ import pytest
 
 from shardq import AsyncClient, Client, Limits, Queue
 from shardq.dashboard.encoding import encoded
-from shardq.dashboard.scene import Asked, NotThere
+from shardq.dashboard.scene import AskedScene, NotThere
 from shardq.dashboard.scenes.message import message
-from shardq.dashboard.source import Source
-from shardq.dashboard.story import PAGE, PAGES
+from shardq.dashboard.source import SceneSource
+from shardq.dashboard.story import EVENTS_A_PAGE, PAGES
 from shardq.tasks import Tasks
 from tests.dashboard.crowd import HOSTILE, tell
 from tests.dashboard.scenery import line_of, look_at, more_of, read, text_of, told, working
@@ -180,7 +180,7 @@ def test_a_journal_that_began_later_says_so(server: Server, client: Client) -> N
 
 def test_a_long_journal_is_looked_through_in_pieces(server: Server, queue: Queue) -> None:
     """A look reads a bounded part of it, beginning at the time of the write; the next looks go on."""
-    size = PAGE * PAGES
+    size = EVENTS_A_PAGE * PAGES
     written = queue.write(b"x", shard_key="acme", delay=1000)
     for _ in range(3):
         queue.write_many([(b"x", "noise")] * size)
@@ -188,9 +188,9 @@ def test_a_long_journal_is_looked_through_in_pieces(server: Server, queue: Queue
 
     async def looks() -> list[dict[str, Any]]:
         async with AsyncClient.from_url(server.url) as client:
-            source, found = Source(client), []
+            source, found = SceneSource(client), []
             for _ in range(10):
-                found.append(read(await message(source, Asked(("jobs", str(written))))))
+                found.append(read(await message(source, AskedScene(("jobs", str(written))))))
                 source._answers[("story", "jobs", str(written))].ended = -1e9
                 source._answers[("story", "jobs", str(written))].begun = -1e9
             return found
@@ -210,7 +210,7 @@ def test_a_payload_is_sent_only_where_it_may_be_shown(server: Server, queue: Que
 
     async def sent(message_id: object) -> str:
         async with AsyncClient.from_url(server.url) as client:
-            scene = await message(Source(client, payloads=is_shown), Asked(("jobs", str(message_id))))
+            scene = await message(SceneSource(client, payloads=is_shown), AskedScene(("jobs", str(message_id))))
             return encoded(scene).decode()
 
     for each in ids:

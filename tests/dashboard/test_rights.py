@@ -10,10 +10,10 @@ import pytest
 from shardq import AsyncClient
 from shardq.dashboard import table
 from shardq.dashboard.channel import UNREADABLE, trouble
-from shardq.dashboard.pulse import Pulse
-from shardq.dashboard.scene import Asked
+from shardq.dashboard.pulse import RedisPulse
+from shardq.dashboard.scene import AskedScene
 from shardq.dashboard.side import side
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.errors import BackendError
 from shardq.protocol.roles import ROLES, rules
 from tests.servers import Server
@@ -31,17 +31,17 @@ async def id_of_one(server: Server) -> AsyncIterator[str]:
         yield str(await client.queue("jobs", streams=1).write(b"x", shard_key="t"))
 
 
-async def source_of(server: Server, role: str) -> tuple[AsyncClient, Source]:
+async def source_of(server: Server, role: str) -> tuple[AsyncClient, SceneSource]:
     server.run("ACL", "SETUSER", "page", "reset", "on", ">x", *rules(ROLES[role], ["jobs"]))
     client = AsyncClient.from_url(server.url.replace("unix://", "unix://page:x@"))
-    return client, Source(client)
+    return client, SceneSource(client)
 
 
 async def test_an_observer_sees_every_screen(server: Server, id_of_one: str) -> None:
     client, source = await source_of(server, "observer")
     try:
         async with client:
-            pulse = Pulse(client, lambda: None)
+            pulse = RedisPulse(client, lambda: None)
             await pulse._ask()
             assert pulse.away_since is None
             assert (await side(source))["queues"] == [
@@ -50,7 +50,7 @@ async def test_an_observer_sees_every_screen(server: Server, id_of_one: str) -> 
             for name, parts in {**PARTS, "message": ("jobs", id_of_one)}.items():
                 scene = table.scene_of(name)
                 assert scene is not None
-                assert (await scene(source, Asked(parts)))["said"], name
+                assert (await scene(source, AskedScene(parts)))["said"], name
     finally:
         server.run("ACL", "DELUSER", "page")
 
@@ -61,9 +61,9 @@ async def test_a_user_without_the_rights_is_told_so_in_words(server: Server, id_
         async with client:
             scene: Any = table.scene_of("queue")
             with pytest.raises(BackendError) as caught:
-                await scene(source, Asked(("jobs",)))
+                await scene(source, AskedScene(("jobs",)))
             assert trouble(caught.value) == ("gone", UNREADABLE)
-            pulse = Pulse(client, lambda: None)
+            pulse = RedisPulse(client, lambda: None)
             await pulse._ask()
             assert pulse.away_since is None
     finally:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, Limits, Queue
-from shardq.dashboard.scene import Asked
+from shardq.dashboard.scene import AskedScene
 from shardq.dashboard.scenes.settings import settings
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from tests.dashboard.scenery import line_of, look_at, more_of, read
 from tests.servers import Server
 
@@ -43,7 +43,7 @@ def beside_file(url: str, path: Path, *parts: str) -> dict[str, Any]:
 
     async def look() -> dict[str, Any]:
         async with AsyncClient.from_url(url) as client:
-            return await settings(Source(client, declared=path), Asked(parts))
+            return await settings(SceneSource(client, declared=path), AskedScene(parts))
 
     return read(asyncio.run(look()))
 

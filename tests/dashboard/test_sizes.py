@@ -12,7 +12,7 @@ from shardq import AsyncClient, Client, Queue
 from shardq.dashboard.channel import MAX_SCENE
 from shardq.dashboard.encoding import encoded
 from shardq.dashboard.side import side
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.model.call import Call
 from shardq.model.failed import FailedTry
 from tests.dashboard.scenery import beats, look_at
@@ -75,6 +75,6 @@ def test_a_tenant_and_a_message_fit(crowded: Server) -> None:
 def test_the_side_fits(crowded: Server) -> None:
     async def look() -> int:
         async with AsyncClient.from_url(crowded.url) as client:
-            return len(encoded(await side(Source(client))))
+            return len(encoded(await side(SceneSource(client))))
 
     assert asyncio.run(look()) <= MAX_SCENE

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from shardq.client import AsyncClient
-from shardq.dashboard.source import MAX_ANSWERS, Source
+from shardq.dashboard.source import MAX_ANSWERS, SceneSource
 from shardq.errors import BackendError
 from shardq.testing import ManualClock
 
@@ -36,17 +36,17 @@ class Asked:
 
 
 @pytest.fixture
-def source(clock: ManualClock) -> Source:
-    return Source(cast("AsyncClient", SimpleNamespace(clock=clock)))
+def source(clock: ManualClock) -> SceneSource:
+    return SceneSource(cast("AsyncClient", SimpleNamespace(clock=clock)))
 
 
-async def test_all_who_come_together_get_one_answer(source: Source, clock: ManualClock) -> None:
+async def test_all_who_come_together_get_one_answer(source: SceneSource, clock: ManualClock) -> None:
     ask = Asked(clock)
     assert await asyncio.gather(*(source.shared("a", ask) for _ in range(100))) == [1] * 100
     assert await source.shared("b", ask) == 2  # another question
 
 
-async def test_an_answer_is_asked_for_again_when_it_is_old(source: Source, clock: ManualClock) -> None:
+async def test_an_answer_is_asked_for_again_when_it_is_old(source: SceneSource, clock: ManualClock) -> None:
     ask = Asked(clock)
     await source.shared("a", ask)
     clock.advance(1.9)
@@ -56,7 +56,7 @@ async def test_an_answer_is_asked_for_again_when_it_is_old(source: Source, clock
     assert await source.shared("a", ask) == 3
 
 
-async def test_what_takes_long_is_asked_for_less_often(source: Source, clock: ManualClock) -> None:
+async def test_what_takes_long_is_asked_for_less_often(source: SceneSource, clock: ManualClock) -> None:
     ask = Asked(clock, takes=0.2)
     await source.shared("a", ask)
     clock.advance(9.9)
@@ -65,7 +65,7 @@ async def test_what_takes_long_is_asked_for_less_often(source: Source, clock: Ma
     assert await source.shared("a", ask) == 2
 
 
-async def test_one_that_hung_once_is_not_taken_for_a_slow_one(source: Source, clock: ManualClock) -> None:
+async def test_one_that_hung_once_is_not_taken_for_a_slow_one(source: SceneSource, clock: ManualClock) -> None:
     ask = Asked(clock, takes=0.001)
     await source.shared("a", ask)
     clock.advance(2)
@@ -75,7 +75,7 @@ async def test_one_that_hung_once_is_not_taken_for_a_slow_one(source: Source, cl
     assert await source.shared("a", ask) == 3
 
 
-async def test_a_failure_is_raised_to_all_and_kept_for_a_second(source: Source, clock: ManualClock) -> None:
+async def test_a_failure_is_raised_to_all_and_kept_for_a_second(source: SceneSource, clock: ManualClock) -> None:
     ask = Asked(clock)
     ask.error = ValueError("no")
     found = await asyncio.gather(*(source.shared("a", ask) for _ in range(10)), return_exceptions=True)
@@ -89,7 +89,7 @@ async def test_a_failure_is_raised_to_all_and_kept_for_a_second(source: Source, 
     assert await source.shared("a", ask) == 2
 
 
-async def test_one_who_goes_away_does_not_end_what_others_wait_for(source: Source, clock: ManualClock) -> None:
+async def test_one_who_goes_away_does_not_end_what_others_wait_for(source: SceneSource, clock: ManualClock) -> None:
     ask = Asked(clock)
     ask.may.clear()
     first, second = (asyncio.create_task(source.shared("a", ask)) for _ in range(2))
@@ -102,7 +102,7 @@ async def test_one_who_goes_away_does_not_end_what_others_wait_for(source: Sourc
 
 
 async def test_what_nobody_waits_for_any_more_is_the_answer_for_those_who_come(
-    source: Source, clock: ManualClock
+    source: SceneSource, clock: ManualClock
 ) -> None:
     ask = Asked(clock)
     ask.may.clear()
@@ -114,7 +114,7 @@ async def test_what_nobody_waits_for_any_more_is_the_answer_for_those_who_come(
     assert await source.shared("a", ask) == 1
 
 
-async def test_answers_are_bounded_and_those_asked_for_last_stay(source: Source, clock: ManualClock) -> None:
+async def test_answers_are_bounded_and_those_asked_for_last_stay(source: SceneSource, clock: ManualClock) -> None:
     asks: dict[Any, Asked] = {each: Asked(clock) for each in range(MAX_ANSWERS + 1)}
     await source.shared(0, asks[0])
     for each in range(1, MAX_ANSWERS):
@@ -126,7 +126,7 @@ async def test_answers_are_bounded_and_those_asked_for_last_stay(source: Source,
     assert (asks[0].times, asks[1].times) == (1, 2)
 
 
-async def test_what_an_action_changed_is_asked_for_again(source: Source, clock: ManualClock) -> None:
+async def test_what_an_action_changed_is_asked_for_again(source: SceneSource, clock: ManualClock) -> None:
     ask, other = Asked(clock), Asked(clock)
     await source.shared(("look", "jobs"), ask)
     await source.shared(("look", "mails"), other)
@@ -137,7 +137,7 @@ async def test_what_an_action_changed_is_asked_for_again(source: Source, clock: 
     assert await source.shared(("look", "mails"), other) == 2
 
 
-async def test_what_takes_long_rests_however_often_somebody_acts(source: Source, clock: ManualClock) -> None:
+async def test_what_takes_long_rests_however_often_somebody_acts(source: SceneSource, clock: ManualClock) -> None:
     """A survey of 100,000 tenants takes 0.2 s: one who acts each second would make it each second, for all."""
     survey = Asked(clock, takes=0.2)
     for _ in range(50):
@@ -148,7 +148,7 @@ async def test_what_takes_long_rests_however_often_somebody_acts(source: Source,
 
 
 async def test_what_was_under_way_when_an_action_was_done_is_asked_for_again(
-    source: Source, clock: ManualClock
+    source: SceneSource, clock: ManualClock
 ) -> None:
     """It may tell of before. It is asked once at a time, however many actions there are."""
     ask = Asked(clock)
@@ -162,7 +162,7 @@ async def test_what_was_under_way_when_an_action_was_done_is_asked_for_again(
     assert await source.shared(("look", "jobs"), ask) == 2
 
 
-async def test_when_redis_is_back_what_failed_is_asked_at_once(source: Source, clock: ManualClock) -> None:
+async def test_when_redis_is_back_what_failed_is_asked_at_once(source: SceneSource, clock: ManualClock) -> None:
     ask, slow = Asked(clock), Asked(clock, takes=0.2)
     await source.shared("slow", slow)
     ask.error = BackendError("away")
@@ -175,7 +175,7 @@ async def test_when_redis_is_back_what_failed_is_asked_at_once(source: Source, c
     assert await source.shared("slow", slow) == 2
 
 
-async def test_what_took_long_rests_no_longer_than_is_said(source: Source, clock: ManualClock) -> None:
+async def test_what_took_long_rests_no_longer_than_is_said(source: SceneSource, clock: ManualClock) -> None:
     """An answer that took a second rests for 50 s, but for a question that may not be told of so late."""
     asked = 0
 
@@ -196,7 +196,7 @@ async def test_what_took_long_rests_no_longer_than_is_said(source: Source, clock
     assert await source.shared("q", ask) == 3
 
 
-async def test_a_question_that_takes_longer_by_and_by_rests_longer(source: Source, clock: ManualClock) -> None:
+async def test_a_question_that_takes_longer_by_and_by_rests_longer(source: SceneSource, clock: ManualClock) -> None:
     """The quickest answer ever says nothing of what the question costs today."""
     takes = 0.1
 

@@ -9,9 +9,9 @@ import pytest
 
 from shardq import AsyncClient, Client, Limits, Queue
 from shardq.dashboard.names import address_of, args_of, key_of
-from shardq.dashboard.scene import Asked, NotThere
+from shardq.dashboard.scene import AskedScene, NotThere
 from shardq.dashboard.scenes.tenants import tenants
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.survey import MAX_ROWS, ORDERS
 from tests.dashboard.crowd import HOSTILE, tell
 from tests.dashboard.scenery import line_of, look_at, more_of, read, text_of
@@ -174,11 +174,11 @@ def test_all_who_look_share_one_survey(server: Server, queue: Queue) -> None:
 
     async def look() -> int:
         async with AsyncClient.from_url(server.url) as client:
-            source = Source(client)
+            source = SceneSource(client)
             with server.client() as raw:
                 raw.config_resetstat()
                 queries = [{"order": order, "search": str(search)} for order in ORDERS for search in range(16)]
-                asks = [Asked(("jobs",), query) for query in queries]
+                asks = [AskedScene(("jobs",), query) for query in queries]
                 for found in await asyncio.gather(*(tenants(source, asked) for asked in asks)):
                     read(found)
                 stats: dict[str, Any] = raw.info("commandstats")

@@ -10,7 +10,7 @@ import pytest
 
 from shardq.model import wording
 from shardq.model.outlook import WAIT_REASONS
-from shardq.outlook.reasons import MEANS
+from shardq.outlook.reasons import REASON_WORDS
 from tests.dashboard.browser import Open, served
 from tests.dashboard.stage import Stage
 
@@ -58,4 +58,4 @@ def test_times_are_written_as_in_a_terminal(open_look: Open, zone: str) -> None:
 @pytest.mark.runs_in("test-all")
 def test_reasons_have_one_name(open_look: Open) -> None:
     found = js(open_look, "[words.REASONS, words.MEANS]", None)
-    assert found == [[*WAIT_REASONS], {reason: [*words] for reason, words in MEANS.items()}]
+    assert found == [[*WAIT_REASONS], {reason: [*words] for reason, words in REASON_WORDS.items()}]

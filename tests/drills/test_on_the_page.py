@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from shardq import Message
-from shardq.protocol.beats import GONE
+from shardq.protocol.beats import GONE_AFTER
 from tests.dashboard.browser import Look, Open, chromium, open_look
 from tests.drills.conftest import Watch, fill_up
 from tests.drills.handlers import send_digest, send_receipt
@@ -123,7 +123,7 @@ def test_all_workers_are_dead(watch: Watch, look_at: LookAt) -> None:
     eyes.see(sentence)
     # However far apart a busy machine makes its scenes: the first one of half a minute later says it.
     for told in eyes.told():
-        assert all(re.search(sentence, each) for at, each in told if at > died + GONE), (died, told)
+        assert all(re.search(sentence, each) for at, each in told if at > died + GONE_AFTER), (died, told)
     watch.work("export", "-q", "exports", "-c", "64")
     eyes.see(r"(?!.*no worker).*")
     eyes.check()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shardq.datasink.messages import AckMessage, Dictionary, Refusal, Refusals, Response, Run, ServiceMessage
-from shardq.edge.answers import MAX_DICTIONARIES, MAX_MESSAGES, MOST_BYTES, BadAnswer, Naming, response_of
+from shardq.edge.answers import MAX_ANSWER_BYTES, MAX_DICTIONARIES, MAX_MESSAGES, BadAnswer, Naming, response_of
 from shardq.edge.compression import Compressor
 from shardq.edge.connection import ConnectionEnded
 from shardq.edge.delivering import Delivering
@@ -23,7 +23,7 @@ from tests.datasink.test_frames import trained
 from tests.edge.test_connection import WELCOME, served
 from tests.gateway.frames import empty, inside
 
-ROOM = MOST_BYTES - 16
+ROOM = MAX_ANSWER_BYTES - 16
 LONGEST = 0.02
 """Seconds of processor time."""
 
@@ -102,7 +102,7 @@ async def test_a_call_with_such_a_gateway_ends(tmp_path: Path, kind: str) -> Non
 async def test_an_answer_beyond_all_bounds_is_not_read(tmp_path: Path) -> None:
     async def send(_requests: Any, context: Any) -> None:
         await context.write(WELCOME.SerializeToString())
-        await context.write(inside(Response, "ack", bytes(2 * MOST_BYTES)))
+        await context.write(inside(Response, "ack", bytes(2 * MAX_ANSWER_BYTES)))
         await context.read()
         await context.read()
 

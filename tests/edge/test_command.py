@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shardq.cli.edge.progress import Progress
+from shardq.cli.edge.progress import ProgressLine
 from shardq.errors import BackendTimeout
 from tests.edge.sink import Sink, running
 from tests.waiting import eventually
@@ -215,7 +215,7 @@ class Slow:
 def test_it_waits_as_long_as_acks_come() -> None:
     slow = Slow(5)
     with pytest.raises(BackendTimeout, match="1 message still waits"):
-        Progress(slow, 0.0).flush()  # type: ignore[arg-type]
+        ProgressLine(slow, 0.0).flush()  # type: ignore[arg-type]
     assert slow.acked == 5
 
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from shardq.datasink.messages import SEND, SERVICE, ClientInfo, Request, Response, ServiceMessage
-from shardq.edge.connection import Connection, ConnectionEnded, connected
+from shardq.edge.connection import ConnectionEnded, GatewayConnection, connected
 from shardq.edge.settings import EdgeSettings
 
 WELCOME = Response(version=1, info=ServiceMessage(capacity=7))
@@ -23,7 +23,7 @@ Send = Callable[[Any, Any], Any]
 @asynccontextmanager
 async def served(
     send: Send, path: Path, *, is_raw: bool = False
-) -> AsyncIterator[AbstractAsyncContextManager[Connection]]:
+) -> AsyncIterator[AbstractAsyncContextManager[GatewayConnection]]:
     """A connection to a gateway in this event loop, whose method Send is *send*. With *is_raw* it writes bytes."""
     server = grpc.aio.server()
     handler = grpc.stream_stream_rpc_method_handler(
@@ -92,7 +92,7 @@ async def test_a_call_that_fails_when_nobody_waits_for_it_any_more_prints_nothin
         def cancel(self) -> None:
             fails.set()
 
-    connection = Connection("127.0.0.1:1", Call())
+    connection = GatewayConnection("127.0.0.1:1", Call())
     greeting = asyncio.create_task(connection.greet(ClientInfo(name="site-7")))
     await asyncio.sleep(0)
     greeting.cancel()

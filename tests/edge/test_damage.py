@@ -18,8 +18,8 @@ import pytest
 
 from shardq.edge import Edge, EdgeMessage
 from shardq.edge.file import SpoolFile
-from shardq.edge.schema import PAGE
-from shardq.edge.spool import Hold, Spool
+from shardq.edge.schema import PAGE_BYTES
+from shardq.edge.spool import Spool, SpoolHold
 from shardq.errors import MessageRefused, SpoolDamaged
 from tests.edge.sink import Sink, running
 from tests.edge.test_delivering import made, many, sink
@@ -56,7 +56,11 @@ def flip(path: Path, place: int, count: int = 1) -> None:
 def leaf_pages(path: Path) -> list[int]:
     """Where the pages begin that hold rows of a table and nothing else."""
     content = path.read_bytes()
-    return [at for at in range(PAGE, len(content), PAGE) if content[at] == 0x0D and len(content[at : at + 8]) == 8]
+    return [
+        at
+        for at in range(PAGE_BYTES, len(content), PAGE_BYTES)
+        if content[at] == 0x0D and len(content[at : at + 8]) == 8
+    ]
 
 
 def aside(path: Path) -> Path:
@@ -113,7 +117,7 @@ def test_a_file_whose_root_page_is_damaged_is_moved_aside_and_all_is_named(
     spooled(path, 200)
     with closing(sqlite3.connect(path)) as db:
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
-    flip(path, (root - 1) * PAGE, 64)
+    flip(path, (root - 1) * PAGE_BYTES, 64)
     edge = made()
     edge.send(b"7:new", queue="jobs", shard_key="t")
     with pytest.raises(MessageRefused, match="200 of DAMAGED"):
@@ -131,7 +135,7 @@ def test_a_file_that_cannot_be_opened_is_moved_aside(
     edge = made()
     edge.send(b"7:new", queue="jobs", shard_key="t")
     eventually(lambda: b"7:new" in sink.stored.values())
-    assert aside(path).stat().st_size > PAGE
+    assert aside(path).stat().st_size > PAGE_BYTES
     assert "nobody knows how many could not be read" in caplog.text
 
 
@@ -231,7 +235,7 @@ def test_damage_at_the_beginning_is_passed_over_however_many_messages_were_there
     Spool(path).close()
     change(path, "INSERT INTO sqlite_sequence VALUES ('messages', 1000000000000)")
     ids = spooled(path, 1000)
-    flip(path, path.read_bytes().index(ids[0]) // PAGE * PAGE, 32)
+    flip(path, path.read_bytes().index(ids[0]) // PAGE_BYTES * PAGE_BYTES, 32)
     edge = made()
     with pytest.raises(MessageRefused, match="DAMAGED"):
         edge.flush(60)
@@ -243,7 +247,7 @@ def test_damage_at_the_beginning_is_passed_over_however_many_messages_were_there
 def test_any_number_of_flipped_rows_is_set_aside_at_once(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s.db")
     spool.put([(b"%d" % number, b"x") for number in range(4001)])
-    spool.hold([Hold(seq, "p", 1, "NO_QUEUE", "no") for seq in range(2001, 4001)])
+    spool.hold([SpoolHold(seq, "p", 1, "NO_QUEUE", "no") for seq in range(2001, 4001)])
     spool.file.db.execute("UPDATE messages SET sum = 0 WHERE seq <= 4000")
     assert spool.first_held("p") is None
     assert [each.id for each in spool.after(0, 1, 1).messages] == [b"4000"]
@@ -259,7 +263,7 @@ def test_counts_that_cannot_be_read_begin_with_what_is_there(tmp_path: Path) -> 
     spool.close()
     with closing(sqlite3.connect(path)) as db:
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'counts'").fetchone()
-    flip(path, (root - 1) * PAGE, 32)
+    flip(path, (root - 1) * PAGE_BYTES, 32)
     spool = Spool(path)
     spool.check()
     counts = spool.counts()
@@ -321,7 +325,7 @@ def test_refusals_that_cannot_be_read_make_no_message_a_stored_one(tmp_path: Pat
     spool.close()
     with closing(sqlite3.connect(path)) as db:
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'refused'").fetchone()
-    flip(path, (root - 1) * PAGE, 64)
+    flip(path, (root - 1) * PAGE_BYTES, 64)
     spool = Spool(path)
     spool.check()
     assert (spool.counts().waiting, spool.counts().forgotten) == (21, 79)

@@ -13,8 +13,8 @@ import pytest
 from shardq.datasink.messages import Request
 from shardq.edge import Edge, EdgeMessage
 from shardq.edge.file import LOG_BYTES
-from shardq.edge.schema import PAGE
-from shardq.edge.spool import Hold, Spool
+from shardq.edge.schema import PAGE_BYTES
+from shardq.edge.spool import Spool, SpoolHold
 from shardq.errors import SpoolFull
 from tests.edge.sink import Sink, running
 from tests.parts import LINUX, ROOT
@@ -138,7 +138,7 @@ def request(name: bytes, size: int) -> tuple[bytes, bytes]:
 
 def hold(spool: Spool, seqs: Iterable[int]) -> None:
     """Hold messages at two places in turns, each with a long text."""
-    spool.hold([Hold(seq, f"p{seq % 2}", 1, "NO_QUEUE", "no" * 250) for seq in seqs])
+    spool.hold([SpoolHold(seq, f"p{seq % 2}", 1, "NO_QUEUE", "no" * 250) for seq in seqs])
 
 
 def test_very_many_held_messages_go_out_on_a_full_disk(disk: Disk, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_disk_that_becomes_full_while_a_damaged_file_is_copied_keeps_nothing_o
     spool.close()
     file, before = folder / "s.db", {each.name for each in folder.iterdir()}
     with file.open("r+b") as content:
-        content.seek(file.stat().st_size // 2 // PAGE * PAGE)
+        content.seek(file.stat().st_size // 2 // PAGE_BYTES * PAGE_BYTES)
         content.write(b"\xff" * 64)
     with (folder / "of another program").open("r+b") as other:
         other.truncate(other.seek(0, os.SEEK_END) - 3 * MIB)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from shardq.edge import Edge, EdgeMessage, delivering
-from shardq.edge.places import Places, place_of
-from shardq.edge.spool import Hold, Spool
+from shardq.edge.places import GatewayPlaces, place_of
+from shardq.edge.spool import Spool, SpoolHold
 from shardq.errors import BackendTimeout
 from shardq.testing import ManualClock
 from tests.edge.sink import Sink
@@ -46,7 +46,7 @@ def test_a_place_names_what_a_refusal_depends_on() -> None:
 
 
 def test_places_are_asked_for_with_growing_pauses_and_one_at_a_time() -> None:
-    places, now, pauses = Places(Random(1)), 0.0, list[float]()
+    places, now, pauses = GatewayPlaces(Random(1)), 0.0, list[float]()
     places.add("p", now)
     places.add("p", now + 0.5)  # one more message that is held there changes nothing
     for _ in range(10):
@@ -65,7 +65,7 @@ def test_places_are_asked_for_with_growing_pauses_and_one_at_a_time() -> None:
 
 
 def test_a_bound_that_changes_lets_what_was_too_large_be_asked_for_at_once() -> None:
-    places = Places(Random(1))
+    places = GatewayPlaces(Random(1))
     places.add("TOO_LARGE 9", 0.0)
     places.add("NO_QUEUE a ", 0.0)
     places.raised(0.1)
@@ -134,9 +134,9 @@ def test_a_hold_is_as_old_as_its_first_refusal(tmp_path: Path) -> None:
     clock = ManualClock(wall=1000.0)
     spool = Spool(tmp_path / "s.db", clock=clock)
     spool.put([(b"a", b"x"), (b"b", b"y")])
-    spool.hold([Hold(1, "p", 1, "NO_QUEUE", "there is none")])
+    spool.hold([SpoolHold(1, "p", 1, "NO_QUEUE", "there is none")])
     clock.advance(100)
-    spool.hold([Hold(1, "q", 1, "NOT_ALLOWED", "no"), Hold(2, "q", 1, "NOT_ALLOWED", "no")])
+    spool.hold([SpoolHold(1, "q", 1, "NOT_ALLOWED", "no"), SpoolHold(2, "q", 1, "NOT_ALLOWED", "no")])
     assert spool.expire(1050.0) == 1
     (refused,) = spool.refusals.kept()
     assert (refused.id, refused.request, refused.reason) == (b"a", b"x", "NOT_ALLOWED")
@@ -163,7 +163,7 @@ def test_a_process_that_is_killed_while_it_releases_leaves_the_rest_held(
     edge.send_many(many(1000))
     edge.close()
     spool = Spool(tmp_path / "spool.db")
-    spool.hold([Hold(seq, "p", 1, "NO_QUEUE", "there is none") for seq in range(1, 1001)])
+    spool.hold([SpoolHold(seq, "p", 1, "NO_QUEUE", "there is none") for seq in range(1, 1001)])
     command = [sys.executable, "-c", RELEASES, str(spool.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -192,7 +192,7 @@ def test_what_is_looked_at_often_takes_no_longer_with_many_held_messages(tmp_pat
     spool, found = Spool(tmp_path / "s.db"), list[list[int]]()
     for count in (100, 10_000):
         added = spool.put([(b"id", b"x")] * count)
-        spool.hold([Hold(seq, "p", 1, "NO_QUEUE", "no") for seq in added])
+        spool.hold([SpoolHold(seq, "p", 1, "NO_QUEUE", "no") for seq in added])
         looks = (lambda: spool.expire(0.0), spool.held, spool.counts, lambda: spool.first_held("p"))
         found.append([steps(spool, each) for each in looks])
     few, very_many = found
@@ -219,7 +219,7 @@ def test_a_place_whose_bits_have_flipped_lets_its_messages_go_out(sink: Sink, ma
 def test_places_that_make_no_sense_are_counted_anew(tmp_path: Path, name: object) -> None:
     spool = Spool(tmp_path / "s.db")
     spool.put([(b"a", b"x")] * 2)
-    spool.hold([Hold(1, "p", 1, "NO_QUEUE", "no"), Hold(2, "p", 1, "NO_QUEUE", "no")])
+    spool.hold([SpoolHold(1, "p", 1, "NO_QUEUE", "no"), SpoolHold(2, "p", 1, "NO_QUEUE", "no")])
     spool.file.db.execute("UPDATE places SET name = ?, messages = 'x'", (name,))
     assert [(each.place, each.messages) for each in spool.held()] == [("p", 2)]
     spool.close()

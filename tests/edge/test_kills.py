@@ -113,7 +113,7 @@ def test_kills_of_producers_gateways_and_servers_lose_and_double_nothing(
     """Also while frames are made with what went before, which a gateway that is killed has forgotten."""
     if frames == "prefixes":
         monkeypatch.setattr(Effort, "uses_prefix", True)
-        monkeypatch.setattr("shardq.edge.prefixes.MOST", MOST)
+        monkeypatch.setattr("shardq.edge.prefixes.MAX_PREFIX_BYTES", MOST)
     listen, spool, wanted, lives = f"unix:{tmp_path}/gateway", tmp_path / "s.db", set[bytes](), 0
     with Client.from_url(own.url, timeout=60) as client:
         queue = client.queue("jobs", streams=4)

@@ -13,8 +13,8 @@ from shardq.codec import Codecs
 from shardq.datasink.messages import Request
 from shardq.datasink.runs import runs_of
 from shardq.edge import EdgeMessage
-from shardq.edge.compose import SPAN, Ids, compose
-from shardq.edge.parcels import COLUMNS, Bounds, packed
+from shardq.edge.compose import SPAN_SECONDS, Ids, compose
+from shardq.edge.parcels import COLUMNS, ParcelBounds, packed
 from shardq.testing import ManualClock
 from tests.edge.sink import Sink
 from tests.edge.test_delivering import Made, arrived, made, many, sink
@@ -106,8 +106,8 @@ def test_a_member_that_cannot_be_read_goes_alone_and_plain(sink: Sink, made: Mad
 
 def test_bounds_of_a_gateway_that_says_too_much_are_not_believed() -> None:
     told = SimpleNamespace(max_batch_messages=2**32 - 1, max_batch_bytes=2**63)
-    assert Bounds.told(told) == (500, 2**18)
-    assert not Bounds().takes_batches
+    assert ParcelBounds.told(told) == (500, 2**18)
+    assert not ParcelBounds().takes_batches
 
 
 def test_a_producer_speaks_to_each_gateway_as_that_one_can(sink: Sink, made: Made) -> None:
@@ -128,10 +128,10 @@ def test_ids_are_unique_sort_by_time_and_follow_each_other_for_a_second() -> Non
     clock = ManualClock()
     ids = Ids(clock)
     found = [ids.take(3), ids.take(1)]
-    clock.advance(SPAN / 2)
+    clock.advance(SPAN_SECONDS / 2)
     found.append(ids.take(10_000))
     assert len(runs_of(itertools.chain(*found))) == 1
-    clock.advance(SPAN)
+    clock.advance(SPAN_SECONDS)
     found.append(ids.take(2))
     made = list(itertools.chain(*found))
     assert made == sorted(set(made))

@@ -13,7 +13,7 @@ from shardq.edge import Edge, EdgeMessage
 from shardq.edge.compression import Compressor
 from shardq.edge.effort import Effort
 from shardq.edge.parcels import packed
-from shardq.edge.prefixes import LEAST_PART, PATIENCE, Prefixes
+from shardq.edge.prefixes import MIN_PART, PATIENCE, ProducerPrefixes
 from shardq.testing import ManualClock
 from tests.edge.sink import Sink, running
 from tests.waiting import eventually
@@ -137,23 +137,23 @@ def test_a_message_alone_is_a_batch_where_that_has_a_prefix(sink: Sink, edge: Ed
     assert min(sink.lengths) < 2000
 
 
-def part(prefixes: Prefixes, size: int) -> int | None:
+def part(prefixes: ProducerPrefixes, size: int) -> int | None:
     found = prefixes.part(bytes(size))
     return found.at if found else None
 
 
-def offer(prefixes: Prefixes) -> tuple[int, int, int] | None:
+def offer(prefixes: ProducerPrefixes) -> tuple[int, int, int] | None:
     found = prefixes.offer()
     return (found.number, found.at, found.bytes) if found else None
 
 
-def used(prefixes: Prefixes) -> int:
+def used(prefixes: ProducerPrefixes) -> int:
     return prefixes.use.number if prefixes.use else 0
 
 
 def test_parts_follow_each_other_and_the_last_ones_are_offered_again_and_again() -> None:
-    prefixes = Prefixes(ManualClock(), 90_000)
-    assert [part(prefixes, size) for size in (20_000, LEAST_PART - 1, 90_001)] == [0, None, None]
+    prefixes = ProducerPrefixes(ManualClock(), 90_000)
+    assert [part(prefixes, size) for size in (20_000, MIN_PART - 1, 90_001)] == [0, None, None]
     assert offer(prefixes) is None
     assert part(prefixes, 20_000) == 20_000
     assert offer(prefixes) == (1, 0, 40_000)
@@ -176,7 +176,7 @@ def test_parts_follow_each_other_and_the_last_ones_are_offered_again_and_again()
 
 def test_a_prefix_that_the_gateway_never_knows_is_given_up() -> None:
     clock = ManualClock()
-    prefixes = Prefixes(clock, 90_000)
+    prefixes = ProducerPrefixes(clock, 90_000)
     part(prefixes, 90_000)
     assert offer(prefixes) == (1, 0, 90_000)
     part(prefixes, 90_000)
@@ -187,7 +187,7 @@ def test_a_prefix_that_the_gateway_never_knows_is_given_up() -> None:
 
 
 def test_there_is_none_for_a_gateway_that_knows_none() -> None:
-    prefixes = Prefixes(ManualClock(), 0)
+    prefixes = ProducerPrefixes(ManualClock(), 0)
     assert part(prefixes, 90_000) is None
     assert offer(prefixes) is None
 
@@ -195,8 +195,8 @@ def test_there_is_none_for_a_gateway_that_knows_none() -> None:
 def test_a_prefix_that_does_not_pay_is_not_used_and_seldom_offered(
     rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardq.edge.prefixes.AFRESH", 1)
-    prefixes, compressor = Prefixes(ManualClock(), 40_000), Compressor()
+    monkeypatch.setattr("shardq.edge.prefixes.TRIED_OF_PREFIXES", 1)
+    prefixes, compressor = ProducerPrefixes(ManualClock(), 40_000), Compressor()
     requests = [Request(version=1, message_id=b"%d" % each, plain_message=rng.randbytes(500)) for each in range(60)]
     content = packed(requests, None, is_batch=True).content
     for number, pays in enumerate([True, False, True], 1):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardq.edge import Edge
-from shardq.edge.file import PASSING, SIDES
+from shardq.edge.file import PASSING_SUFFIXES, SIDES
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.settings import EdgeSettings
 from shardq.edge.spool import Spool
@@ -76,7 +76,7 @@ def test_the_lock_follows_no_link_and_changes_no_other_file(tmp_path: Path, kind
     assert kind != "another file" or path.read_text() == "precious"
 
 
-@pytest.mark.parametrize("suffix", [*SIDES, *PASSING])
+@pytest.mark.parametrize("suffix", [*SIDES, *PASSING_SUFFIXES])
 @pytest.mark.parametrize("kind", ["pipe", "link", "another user's"])
 def test_files_that_others_have_put_there_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, kind: str
@@ -114,7 +114,7 @@ def test_root_may_look_at_the_spool_of_a_user(tmp_path: Path) -> None:
 def test_a_folder_that_another_process_has_locked_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardq.edge.file.WAIT", 0.1)
+    monkeypatch.setattr("shardq.edge.file.LOCK_SECONDS", 0.1)
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     try:

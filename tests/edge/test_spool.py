@@ -16,7 +16,7 @@ import pytest
 
 from shardq.edge.file import LOG_BYTES
 from shardq.edge.lock import DeliveryLock
-from shardq.edge.schema import OVERHEAD, PAGE
+from shardq.edge.schema import OVERHEAD, PAGE_BYTES
 from shardq.edge.spool import Spool
 from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
 from shardq.testing import ManualClock
@@ -87,15 +87,15 @@ def test_a_page_is_bounded_by_bytes_but_has_one_message(opened: Open) -> None:
 
 def test_a_full_spool_refuses_all_or_drops_the_oldest(opened: Open) -> None:
     """What the files take counts: the log, and each page of the database."""
-    spool = opened(max_bytes=LOG_BYTES + 60 * PAGE)
+    spool = opened(max_bytes=LOG_BYTES + 60 * PAGE_BYTES)
     put = 0
     with pytest.raises(SpoolFull, match="nothing was added"):  # noqa: PT012 - how many fit is SQLite's matter
         for put in range(1000):
             spool.put([message(put, 3000)])
     assert 40 < put < 60
     assert numbers(spool) == list(range(put))
-    assert spool.counts().file_bytes < LOG_BYTES + 70 * PAGE
-    dropping = opened(max_bytes=LOG_BYTES + 60 * PAGE, drops_oldest=True)
+    assert spool.counts().file_bytes < LOG_BYTES + 70 * PAGE_BYTES
+    dropping = opened(max_bytes=LOG_BYTES + 60 * PAGE_BYTES, drops_oldest=True)
     dropping.put([message(put, 3000), message(put + 1, 3000)])
     gone = dropping.counts().dropped
     assert 0 < gone < 10

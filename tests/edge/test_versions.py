@@ -18,7 +18,7 @@ from shardq.edge import AsyncEdge, EdgeMessage
 from shardq.edge import answers as edge_answers
 from shardq.edge import prefixes as edge_prefixes
 from shardq.edge.effort import Effort
-from shardq.gateway.connection import Connection
+from shardq.gateway.connection import ProducerConnection
 from tests.gateway.conftest import Start, redis_client, start
 from tests.gateway.test_storing import contents, made
 
@@ -88,18 +88,18 @@ async def test_any_two_versions_speak_as_the_older_one_can(
                 without_news(response.info, edges)
             return response
 
-    news, unpack, named = Connection._news, Connection._unpack, list[int]()
+    news, unpack, named = ProducerConnection._news, ProducerConnection._unpack, list[int]()
 
-    async def unpacked(self: Connection, given: Any) -> None:
+    async def unpacked(self: ProducerConnection, given: Any) -> None:
         named.append(getattr(given, "prefix", 0))
         await unpack(self, given)
 
     monkeypatch.setattr(edge_answers, "Response", Heard)
-    monkeypatch.setattr(edge_prefixes, "MOST", 2**19)
+    monkeypatch.setattr(edge_prefixes, "MAX_PREFIX_BYTES", 2**19)
     monkeypatch.setattr(Effort, "uses_prefix", True)
     monkeypatch.setattr(messages, "Request", Older(gateways))
-    monkeypatch.setattr(Connection, "_news", lambda self, **given: without_news(news(self, **given), gateways))
-    monkeypatch.setattr(Connection, "_unpack", unpacked)
+    monkeypatch.setattr(ProducerConnection, "_news", lambda self, **given: without_news(news(self, **given), gateways))
+    monkeypatch.setattr(ProducerConnection, "_unpack", unpacked)
     await made(redis_client, queue_name)
     common = [rng.randbytes(90) for _ in range(4500)]
     payloads = [b"%06d:" % each + b"".join(rng.choices(common, k=11)) for each in range(2500)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.exporter.answers import Answer
+from shardq.exporter.answers import HttpAnswer
 from shardq.testing import ManualClock
 
 
@@ -13,7 +13,7 @@ def test_an_early_answer_is_at_the_expense_of_the_next_one() -> None:
         asked.append(clock.monotonic())
         return len(asked)
 
-    answer, begun = Answer(ask, 1.0, clock), clock.monotonic()
+    answer, begun = HttpAnswer(ask, 1.0, clock), clock.monotonic()
     assert answer.get() == 1
     clock.advance(0.25)
     assert answer.get() == 1
@@ -32,7 +32,7 @@ def test_an_early_answer_is_at_the_expense_of_the_next_one() -> None:
 
 def test_whoever_asks_early_all_the_time_there_is_one_a_second() -> None:
     clock, asked = ManualClock(), list[float]()
-    answer = Answer(lambda: asked.append(clock.monotonic()), 1.0, clock)
+    answer = HttpAnswer(lambda: asked.append(clock.monotonic()), 1.0, clock)
     for _ in range(1000):
         answer.get(early=True)
         clock.advance(0.01)

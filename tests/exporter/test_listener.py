@@ -21,7 +21,7 @@ import trustme
 
 from shardq import BackendTimeout, ConfigError
 from shardq.exporter import listener as module
-from shardq.exporter.listener import MAX_REQUEST, THREADS, Listener, Refusal, Reply, Request, Route
+from shardq.exporter.listener import MAX_REQUEST, THREADS, HttpRequest, Listener, Refusal, Reply, Route
 from shardq.exporter.places import MAX_CONNECTIONS, MAX_MADE, MAX_UNSENT
 from tests.servers import free_ports
 from tests.waiting import eventually
@@ -30,23 +30,23 @@ BODY = "numbers\n"
 Open = Callable[..., Listener]
 
 
-def metrics(_: Request) -> Reply:
+def metrics(_: HttpRequest) -> Reply:
     return Reply(BODY, "text/plain; version=0.0.4; charset=utf-8")
 
 
-def shown(request: Request) -> Reply:
+def shown(request: HttpRequest) -> Reply:
     return Reply(f"{request.path!a} {request.rest!a} {dict(request.query)!a} {request.accept!a}")
 
 
-def fails(_: Request) -> Reply:
+def fails(_: HttpRequest) -> Reply:
     raise ZeroDivisionError
 
 
-def away(_: Request) -> Reply:
+def away(_: HttpRequest) -> Reply:
     raise BackendTimeout("no answer from secret-host:6379")
 
 
-def refuses(_: Request) -> Reply:
+def refuses(_: HttpRequest) -> Reply:
     raise Refusal(404, "there is no queue 'x'")
 
 
@@ -369,7 +369,7 @@ def slow_reader(listener: Listener) -> socket.socket:
 def test_too_many_slow_replies_leave_places_for_fixed_ones(opened: Open) -> None:
     gate = threading.Event()
 
-    def slow(_: Request) -> Reply:
+    def slow(_: HttpRequest) -> Reply:
         gate.wait(60)
         return Reply(BODY)
 
@@ -397,7 +397,7 @@ def test_many_at_once_are_all_served(listener: Listener) -> None:
 def test_a_reply_that_takes_long_holds_up_no_other(opened: Open) -> None:
     gate, begun = threading.Event(), threading.Semaphore(0)
 
-    def slow(_: Request) -> Reply:
+    def slow(_: HttpRequest) -> Reply:
         begun.release()
         gate.wait(60)
         return Reply(BODY)
@@ -444,7 +444,7 @@ def test_it_ends_in_order(opened: Open) -> None:
     """Who waits for a reply gets it; who has sent nothing is closed; nobody else is let in."""
     gate, begun = threading.Event(), threading.Event()
 
-    def slow(_: Request) -> Reply:
+    def slow(_: HttpRequest) -> Reply:
         begun.set()
         gate.wait(60)
         return Reply(BODY)

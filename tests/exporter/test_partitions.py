@@ -10,7 +10,7 @@ import pytest
 from shardq import AsyncClient, Client, Queue
 from shardq.exporter import observe, watcher
 from shardq.exporter.policy import Policy
-from shardq.exporter.poller import FRESH, SLOW, Poller
+from shardq.exporter.poller import FRESH_SECONDS, SLOW_FRESH_SECONDS, Poller
 from shardq.exporter.queues import QueueSamples
 from shardq.exporter.text import text_of
 from shardq.exporter.watcher import Watchers
@@ -85,7 +85,7 @@ def test_each_partition_is_asked_once_a_second(
             return int(raw.info("commandstats").get("cmdstat_fcall_ro", {"calls": 0})["calls"])
 
         for _ in range(3):
-            clock.advance(FRESH)
+            clock.advance(FRESH_SECONDS)
             before = asked()
             for _ in range(5):
                 assert poller.stats("jobs").backlog == 12
@@ -98,7 +98,7 @@ def test_the_outlook_is_of_all_partitions(queue: Queue, client: Client, clock: M
     assert outlook is not None
     assert (outlook.waits, outlook.is_read) == (12, True)
     assert {each.shard_key for each in outlook.tenants} <= set(TENANTS)
-    clock.advance(SLOW)
+    clock.advance(SLOW_FRESH_SECONDS)
     queue.ack_many(queue.read_many(12))
     assert poller.numbers("jobs").load == 12
 
@@ -107,7 +107,7 @@ def test_the_outlook_is_of_all_partitions(queue: Queue, client: Client, clock: M
 async def test_a_scaler_hears_at_once_of_what_comes_to_any_partition(
     server: Server, client: Client, poller: Poller, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher, "LOOK", 600.0)  # it does not look by itself
+    monkeypatch.setattr(watcher, "LOOK_INTERVAL", 600.0)  # it does not look by itself
     queue = client.queue("jobs", partitions=PARTITIONS, streams=4)
     queue.declare()
     tenant = next(each for each in TENANTS if home(each, PARTITIONS) == number)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, Client, ConfigError, QueueMissing, ShardqError
-from shardq.exporter.answers import Answer
-from shardq.exporter.errors import Told
-from shardq.exporter.poller import FORGOTTEN, FRESH, MAX_QUEUES, MAX_STRANGERS, SLOW, Poller
-from shardq.exporter.server import Node
-from shardq.outlook.facts import Memory
+from shardq.exporter.answers import HttpAnswer
+from shardq.exporter.errors import ToldError
+from shardq.exporter.poller import FORGET_AFTER, FRESH_SECONDS, MAX_QUEUES, MAX_STRANGERS, SLOW_FRESH_SECONDS, Poller
+from shardq.exporter.server import ServerNode
+from shardq.outlook.facts import ServerMemory
 from shardq.testing import ManualClock
 from tests.acl import Users
 from tests.servers import Server
@@ -88,8 +88,10 @@ def test_a_hundred_askers_ten_times_a_second_make_one_call_a_second(server: Serv
         lasted = time.monotonic() - began
     assert len(asked) == ASKERS
     assert asked.total() > 10 * done["stats"]
-    assert 1 <= done["stats"] <= 1 + lasted / FRESH
-    assert {name: done[name] for name in ("outlook", "history", "workers") if done[name] > 1 + lasted / SLOW} == {}
+    assert 1 <= done["stats"] <= 1 + lasted / FRESH_SECONDS
+    assert {
+        name: done[name] for name in ("outlook", "history", "workers") if done[name] > 1 + lasted / SLOW_FRESH_SECONDS
+    } == {}
 
 
 @pytest.mark.once
@@ -98,7 +100,7 @@ def test_those_who_ask_at_the_same_time_get_the_same_answer(
 ) -> None:
     client.queue("jobs", streams=4).declare()
     poller.stats("jobs")  # how many streams it has takes a call of its own, once
-    clock.advance(FRESH)
+    clock.advance(FRESH_SECONDS)
     with counted(server) as done:
         got = together(ASKERS, lambda: poller.stats("jobs"))
     assert len(got) == ASKERS
@@ -111,10 +113,10 @@ def test_an_answer_is_fresh_for_a_second(client: Client, poller: Poller, clock: 
     jobs.write(b"x", shard_key="t")
     assert poller.numbers("jobs").load == 1
     jobs.write(b"x", shard_key="t")
-    clock.advance(FRESH * 0.99)
+    clock.advance(FRESH_SECONDS * 0.99)
     assert poller.numbers("jobs").load == 1
-    assert poller.age("jobs") == pytest.approx(FRESH * 0.99)
-    clock.advance(FRESH * 0.02)
+    assert poller.age("jobs") == pytest.approx(FRESH_SECONDS * 0.99)
+    clock.advance(FRESH_SECONDS * 0.02)
     assert (poller.numbers("jobs").load, poller.age("jobs")) == (2, 0)
 
 
@@ -124,7 +126,7 @@ def test_an_error_reaches_all_and_is_asked_for_once_a_second(
     client.queue("jobs", streams=4).declare()
     with counted(server) as done:
         got = together(10, lambda: poller.stats("nothing"))
-        clock.advance(FRESH * 0.9)
+        clock.advance(FRESH_SECONDS * 0.9)
         got += together(10, lambda: poller.stats("nothing"))
     assert {type(each) for each in got} == {QueueMissing}
     assert len({id(each) for each in got}) == 20  # raised in several threads, one would collect their tracebacks
@@ -132,7 +134,7 @@ def test_an_error_reaches_all_and_is_asked_for_once_a_second(
     client.queue("nothing", streams=1).declare()
     with pytest.raises(QueueMissing):
         poller.stats("nothing")
-    clock.advance(FRESH)
+    clock.advance(FRESH_SECONDS)
     assert poller.stats("nothing").backlog == 0
 
 
@@ -158,7 +160,7 @@ def test_what_redis_does_not_say_is_neither_0_nor_what_it_was(
     client.queue("jobs", streams=4).write(b"x", shard_key="t")
 
     def is_back() -> bool:
-        clock.advance(FRESH)
+        clock.advance(FRESH_SECONDS)
         return poller.numbers("jobs").load > 0
 
     eventually(lambda: _without(BackendError, is_back), what="the numbers are there again")
@@ -198,10 +200,10 @@ def test_names_that_nobody_has_fill_neither_memory_nor_redis(
     with counted(server) as done:
         got = [_error_of(poller, f"n{number}") for number in range(5 * MAX_STRANGERS)]
         assert poller.stats("jobs").backlog == 0
-    assert Counter(map(type, got)) == {QueueMissing: MAX_STRANGERS, Told: 4 * MAX_STRANGERS}
+    assert Counter(map(type, got)) == {QueueMissing: MAX_STRANGERS, ToldError: 4 * MAX_STRANGERS}
     assert done["stats"] == MAX_STRANGERS
     assert len(poller._known) + len(poller._strangers) <= 1 + MAX_STRANGERS
-    clock.advance(FRESH)
+    clock.advance(FRESH_SECONDS)
     assert isinstance(_error_of(poller, "n0"), QueueMissing)
     with pytest.raises(ConfigError, match="queue name"):
         poller.stats("jobs\n")
@@ -224,7 +226,7 @@ def test_a_queue_is_told_of_however_many_names_strangers_make_up(
         for number in range(MAX_STRANGERS + 1):
             _error_of(poller, f"s{second}-{number}")
         assert [poller.stats(name).backlog for name in names] == [0, 0]
-        clock.advance(FRESH)
+        clock.advance(FRESH_SECONDS)
 
 
 @pytest.mark.runs_in("test-all")
@@ -237,7 +239,7 @@ def test_many_queues_are_asked_for_once_each(
     assert poller.queues() == sorted(names)
     for name in names:
         poller.stats(name)
-    clock.advance(FRESH)
+    clock.advance(FRESH_SECONDS)
     with counted(server) as done:
         for _ in range(3):
             for name in names:
@@ -249,7 +251,7 @@ def test_a_queue_that_nobody_asks_for_is_forgotten(client: Client, poller: Polle
     for name in ("jobs", "mails"):
         client.queue(name, streams=1).declare()
         poller.stats(name)
-    clock.advance(FORGOTTEN + 1)
+    clock.advance(FORGET_AFTER + 1)
     poller.stats("jobs")
     assert poller.age("mails") is None
 
@@ -263,7 +265,7 @@ def test_what_was_delivered_meanwhile_tells_that_somebody_reads(
         jobs.write(b"x", shard_key="t")
     poller.numbers("jobs")
     jobs.read().ack()
-    clock.advance(SLOW)
+    clock.advance(SLOW_FRESH_SECONDS)
     outlook = poller.outlook("jobs")
     assert outlook is not None
     assert outlook.is_read
@@ -281,8 +283,8 @@ def test_a_cluster_tells_of_each_node(cluster: Any) -> None:
 
 
 def test_what_was_refused_never_gets_less_whichever_nodes_answer(poller: Poller) -> None:
-    def node(name: str, refused: int) -> Node:
-        return Node(name, Memory(used=0, limit=0, refused=refused))
+    def node(name: str, refused: int) -> ServerNode:
+        return ServerNode(name, ServerMemory(used=0, limit=0, refused=refused))
 
     a, b = node("a", 1000), node("b", 3)
     assert [poller.refused(them) for them in ([a, b], [b], [], [a, b])] == [1003] * 4
@@ -301,9 +303,9 @@ def test_an_error_that_nobody_expects_is_no_answer(clock: ManualClock) -> None:
             raise found
         return found
 
-    answer = Answer(ask, FRESH, clock)
+    answer = HttpAnswer(ask, FRESH_SECONDS, clock)
     assert answer.get() == 1
-    clock.advance(FRESH)
+    clock.advance(FRESH_SECONDS)
     with pytest.raises(ZeroDivisionError):
         answer.get()
     assert answer.get() == 2

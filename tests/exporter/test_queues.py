@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from shardq import BackendError, Client, __version__
 from shardq.exporter import queues
 from shardq.exporter import server as module
-from shardq.exporter.poller import FRESH, SLOW, Past, Poller
+from shardq.exporter.poller import FRESH_SECONDS, SLOW_FRESH_SECONDS, Past, Poller
 from shardq.exporter.queues import OF_QUEUES, QueueSamples, build
 from shardq.exporter.text import text_of
 from shardq.model.outlook import Outlook
@@ -58,7 +58,7 @@ def test_each_number_is_what_stats_say(client: Client, poller: Poller) -> None:
     found = numbers(QueueSamples(poller, ["jobs"]))
     stats = poller.stats("jobs")
     assert found.pop(UP.text) == 1
-    assert 0 <= found.pop(POLL_AGE.text) < FRESH
+    assert 0 <= found.pop(POLL_AGE.text) < FRESH_SECONDS
     fields = {each.text: each.name.rpartition(".")[2] for each in OF_QUEUES}
     assert {fields.get(name, name) for name in found} == set(fields.values()) - {"pause_left"}  # it has no end
     assert found["shardq_queue_paused"] == 1
@@ -82,10 +82,10 @@ def test_all_queues_are_told_as_they_come_and_go(client: Client, poller: Poller,
     assert [sample.instrument.text for sample in samples.samples()][:1] == [BUILD.text]
     for name in ("jobs", "mails"):
         client.queue(name, streams=1).declare()
-        clock.advance(SLOW)
+        clock.advance(SLOW_FRESH_SECONDS)
     assert (numbers(samples)[UP.text], numbers(samples, "mails")[UP.text]) == (1, 1)
     client.queue("mails").delete()
-    clock.advance(SLOW)
+    clock.advance(SLOW_FRESH_SECONDS)
     assert numbers(samples, "mails") == {}
     assert numbers(QueueSamples(poller, ["mails"]), "mails") == {}
     samples.close()
@@ -122,7 +122,7 @@ def test_a_queue_that_this_user_may_not_read_is_left_out_and_that_is_said_once(
             every, named = QueueSamples(poller), QueueSamples(poller, ["mails"])
             for _ in range(3):
                 assert (numbers(every)[UP.text], numbers(every, "mails")) == (1, {})
-                clock.advance(SLOW)
+                clock.advance(SLOW_FRESH_SECONDS)
             [line] = caplog.messages
             assert line.startswith("queue 'mails' is left out: this user of Redis may not read queue 'mails' (NOPERM")
             assert line.endswith("role observer, and `shardq server acl observer mails` prints the rights")
@@ -162,7 +162,7 @@ def test_what_redis_does_not_say_is_left_out(
     client.queue("jobs", streams=1).declare()
 
     def is_back() -> bool:
-        clock.advance(SLOW)
+        clock.advance(SLOW_FRESH_SECONDS)
         return numbers(some)[UP.text] == 1
 
     eventually(is_back)
@@ -177,7 +177,7 @@ def test_memory_is_told_where_it_is_bounded(server: Server, client: Client, poll
     server.run("CONFIG", "SET", "maxmemory", int(server.info("memory")["used_memory"]) // 2)
     with pytest.raises(BackendError):
         client.queue("jobs").write(b"x" * 1000, shard_key="t")
-    clock.advance(SLOW)
+    clock.advance(SLOW_FRESH_SECONDS)
     after = server_numbers(samples)
     assert after[MEMORY_RATIO.text] > 0.9
     assert after[OUT_OF_MEMORY.text] > before[OUT_OF_MEMORY.text]
@@ -191,7 +191,7 @@ def test_who_reads_and_tells_nothing_of_itself_is_one_worker(
     samples = QueueSamples(poller, ["jobs"])
     assert numbers(samples)[WORKERS.text] == 0
     jobs.read()
-    clock.advance(SLOW)
+    clock.advance(SLOW_FRESH_SECONDS)
     assert numbers(samples)[WORKERS.text] == 1
 
 
@@ -270,7 +270,7 @@ def test_a_queue_that_another_program_garbled_hides_no_other(
         found = numbers(samples, "good")
         assert (found[UP.text], found["shardq_queue_backlog"]) == (1, 1)
         assert numbers(samples, "bad") == {UP.text: 0}
-        clock.advance(FRESH)
+        clock.advance(FRESH_SECONDS)
     assert [each.message for each in caplog.records if "cannot be read" in each.message] == [
         each.message for each in caplog.records
     ]

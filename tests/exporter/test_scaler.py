@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from shardq import BackendError, Client, ConfigError, Queue
-from shardq.exporter.certificates import Certificates
+from shardq.exporter.certificates import ServerCertificates
 from shardq.exporter.policy import Numbers, Policy
 from shardq.exporter.scaler import ScalerSettings, shown
 from tests.acl import Users
@@ -256,9 +256,9 @@ def test_files_that_are_no_certificate_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("nothing")
     with pytest.raises(ConfigError, match="no certificate"):
-        Certificates(file, file)
+        ServerCertificates(file, file)
     with pytest.raises(ConfigError, match="--tls-key"):
-        Certificates(file, tmp_path / "missing")
+        ServerCertificates(file, tmp_path / "missing")
 
 
 @pytest.mark.runs_in("test-all")

@@ -12,10 +12,10 @@ import pytest
 
 from shardq import BackendError, Client, ClosedError, ConfigError, QueueMissing
 from shardq.errors import BackendTimeout
-from shardq.exporter.errors import Garbled, Told, public_text
+from shardq.exporter.errors import Garbled, ToldError, public_text
 from shardq.exporter.poller import Poller
-from shardq.exporter.queues import AT_ONCE, QueueSamples
-from shardq.exporter.server import READY, RETRY, Gate, Server
+from shardq.exporter.queues import MAX_QUEUES_AT_ONCE, QueueSamples
+from shardq.exporter.server import READY_SECONDS, RETRY, Gate, ServerNumbers
 from shardq.ops.queue.retry import refuse
 from shardq.ops.queue.steps import Refused
 from shardq.telemetry.instruments import UP
@@ -84,7 +84,7 @@ def test_a_user_that_is_taken_away_makes_it_unready(server: RedisServer, caplog:
         assert (poller.stats("jobs").backlog, poller.is_ready()) == (0, True)
         server.run("ACL", "SETUSER", "looks", "resetpass", ">other")
         server.run("CLIENT", "KILL", "USER", "looks")
-        clock.advance(READY)
+        clock.advance(READY_SECONDS)
         assert not poller.is_ready()
         assert texts(caplog) == [WRONG]
 
@@ -100,7 +100,7 @@ def test_that_it_goes_and_comes_is_said_once_each(
     poller.server.patience = 0.2
     server.kill9()
     for _ in range(5):
-        clock.advance(READY)
+        clock.advance(READY_SECONDS)
         assert not poller.is_ready()
         with pytest.raises(BackendError):
             poller.stats("jobs")
@@ -119,7 +119,7 @@ def test_that_it_goes_and_comes_is_said_once_each(
 def test_a_worker_which_says_it_itself_hears_no_more_of_it(
     server: RedisServer, client: Client, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watched = Server(client, clock, is_logged=False)
+    watched = ServerNumbers(client, clock, is_logged=False)
     watched.note(AWAY)
     watched.note(None)
     assert caplog.records == []
@@ -140,7 +140,7 @@ def test_a_worker_which_says_it_itself_hears_no_more_of_it(
         (QueueMissing("x"), True, ""),
         (ClosedError("x"), False, ""),
         (ConfigError("x"), False, ""),
-        (Told("all may hear this"), False, "all may hear this"),
+        (ToldError("all may hear this"), False, "all may hear this"),
     ],
 )
 def test_what_is_an_answer_and_what_all_may_hear_of_it(
@@ -157,7 +157,7 @@ def test_what_is_an_answer_and_what_all_may_hear_of_it(
 def test_what_says_nothing_of_redis_changes_nothing(clock: ManualClock) -> None:
     gate = Gate(clock)
     gate.note(AWAY)
-    for error in (ClosedError("x"), ConfigError("x"), Told("x")):
+    for error in (ClosedError("x"), ConfigError("x"), ToldError("x")):
         gate.note(error)
         assert str(gate.error) == str(AWAY)
 
@@ -231,18 +231,18 @@ def test_a_page_waits_once_for_redis_that_is_away(
         assert [each.value for each in samples.samples() if each.instrument is UP] == [1] * count
         for each in samples._tenants.values():
             each.wait()
-        clock.advance(READY)
+        clock.advance(READY_SECONDS)
     poller.server.patience = 0.2
     server.kill9()
     try:
         calls.clear()
         assert [each.value for each in samples.samples() if each.instrument is UP] == [0] * count
-        assert len(calls) <= (1 if queues is None else AT_ONCE), "those that had begun when nobody knew"
+        assert len(calls) <= (1 if queues is None else MAX_QUEUES_AT_ONCE), "those that had begun when nobody knew"
         for _ in range(3):
             calls.clear()
             samples.samples()
             assert calls == [], "nobody asks again so soon"
-            clock.advance(READY)
+            clock.advance(READY_SECONDS)
             samples.samples()
             assert len(calls) == 1
     finally:
@@ -257,7 +257,7 @@ def test_a_page_waits_for_no_other_that_waits_for_redis(clock: ManualClock, clie
     samples = QueueSamples(poller, ["jobs"])
     assert poller.is_ready()
     poller.server.note(AWAY)
-    clock.advance(READY)
+    clock.advance(READY_SECONDS)
     with poller.server.call():
         found: list[Any] = []
         asks = threading.Thread(target=lambda: found.extend(samples.samples()))
@@ -277,7 +277,7 @@ def test_what_is_asked_beside_the_stats_notes_that_redis_is_away(
     samples.samples()
     for each in samples._tenants.values():
         each.wait()
-    clock.advance(READY)
+    clock.advance(READY_SECONDS)
     right = client.run
 
     def ends(asked: Any) -> Any:
@@ -313,7 +313,7 @@ def test_a_cluster_of_which_a_node_is_away_tells_of_the_others(
 
         monkeypatch.setattr(client, "run", run)
         for _ in range(3):
-            clock.advance(READY)
+            clock.advance(READY_SECONDS)
             up = [each for each in samples.samples() if each.instrument is UP and each.labels]
             assert {each.labels[0][1]: each.value for each in up} == {"a": 1, "b": 0, "c": 1, "d": 1}
         samples.close()

@@ -7,24 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shardq.exporter.listener import Request
-from shardq.exporter.page import FRESH, Page
+from shardq.exporter.listener import HttpRequest
+from shardq.exporter.page import FRESH_SECONDS, MetricsPage
 from shardq.telemetry.instruments import CONSUMED
 from shardq.telemetry.sample import Sample
 from shardq.testing.clock import ManualClock
 
-ASKED = Request("/metrics", "", {}, "")
+ASKED = HttpRequest("/metrics", "", {}, "")
 
 
 def test_a_page_is_shared_for_a_second() -> None:
     clock, counts = ManualClock(), iter(range(1, 9))
-    page = Page(lambda: [Sample(CONSUMED, (), next(counts))], clock)
+    page = MetricsPage(lambda: [Sample(CONSUMED, (), next(counts))], clock)
     first = page(ASKED).body
     assert isinstance(first, bytes)
     assert first.endswith(b" 1\n")
-    clock.advance(FRESH * 0.9)
+    clock.advance(FRESH_SECONDS * 0.9)
     assert page(ASKED).body is first
-    clock.advance(FRESH * 0.2)
+    clock.advance(FRESH_SECONDS * 0.2)
     assert page(ASKED).body.endswith(b" 2\n")  # type: ignore[arg-type]
 
 
@@ -36,7 +36,7 @@ def test_those_who_ask_at_once_wait_for_one_page() -> None:
         made.append(1)
         return [Sample(CONSUMED, (), 1)]
 
-    page = Page(samples, ManualClock())
+    page = MetricsPage(samples, ManualClock())
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(page, ASKED) for _ in range(8)]
         gate.set()
@@ -53,7 +53,7 @@ def test_an_error_is_not_shared() -> None:
             raise ZeroDivisionError
         return [Sample(CONSUMED, (), 1)]
 
-    page = Page(samples, ManualClock())
+    page = MetricsPage(samples, ManualClock())
     with pytest.raises(ZeroDivisionError):
         page(ASKED)
     assert page(ASKED).body

@@ -12,9 +12,9 @@ import pytest
 
 from shardq import Client, Limits
 from shardq.exporter import tenants
-from shardq.exporter.poller import FRESH, Poller
+from shardq.exporter.poller import FRESH_SECONDS, Poller
 from shardq.exporter.queues import QueueSamples
-from shardq.exporter.tenants import LARGE, OTHER, STAYS, SURVEY, TIMES, Places
+from shardq.exporter.tenants import LABEL_SECONDS, LARGE_SHARE, OTHER, REST_FACTOR, SURVEY, LabelPlaces
 from shardq.exporter.text import text_of
 from shardq.model.worker_status import PICKUP_BOUNDS, TenantWork
 from shardq.telemetry.instruments import TENANT_BACKLOG, TENANT_IN_FLIGHT, TENANT_PICKUP, Instrument
@@ -33,7 +33,7 @@ def names(number: int, begin: str = "t") -> list[bytes]:
 
 
 def test_places_are_few_and_stay() -> None:
-    places = Places(10)
+    places = LabelPlaces(10)
     places.choose(names(5), (), 0.0)
     assert places.names == names(5)  # all that there are
     places.choose(names(11, "u"), (), 1.0)
@@ -47,24 +47,24 @@ def test_places_are_few_and_stay() -> None:
 
 
 def test_a_place_is_free_after_a_quarter_of_an_hour() -> None:
-    places = Places(3)
+    places = LabelPlaces(3)
     places.choose(names(3), (), 0.0)
-    places.choose([b"t0", b"new"], (), STAYS - 1)
+    places.choose([b"t0", b"new"], (), LABEL_SECONDS - 1)
     assert places.names == names(3)
-    places.choose([b"new"], (), STAYS)
+    places.choose([b"new"], (), LABEL_SECONDS)
     assert places.names == [b"new", b"t0"]
 
 
 def test_places_at_random(rng: random.Random) -> None:
     """At no time more than so many, and none is taken away before its time."""
     for most in (1, 2, 5, 10, 50):
-        places, now, last = Places(most), 0.0, dict[bytes, float]()
+        places, now, last = LabelPlaces(most), 0.0, dict[bytes, float]()
         for _ in range(200):
             now += rng.choice((1.0, 60.0, 400.0))
             wanted = rng.sample(names(200), rng.randrange(0, most + 2))
             places.choose(wanted, wanted[:2], now)
             assert len(places.names) <= most
-            assert {name for name, at in last.items() if now - at < STAYS} <= set(places.names)
+            assert {name for name, at in last.items() if now - at < LABEL_SECONDS} <= set(places.names)
             last |= dict.fromkeys(set(wanted) & set(places.names), now)
 
 
@@ -111,7 +111,7 @@ def test_until_the_names_are_known_nothing_is_told_of_tenants(
     client: Client, poller: Poller, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where they are many, or Redis does not say."""
-    monkeypatch.setattr(tenants, "FIRST", 0.0)
+    monkeypatch.setattr(tenants, "FIRST_SURVEY_SECONDS", 0.0)
     client.queue("jobs", streams=4).write(b"x", shard_key="t")
     samples, gate, right = QueueSamples(poller, ["jobs"], tenants=3), threading.Event(), client.run
 
@@ -174,7 +174,7 @@ def test_one_that_begins_to_flood_is_shown_after_the_next_survey(
         jobs.write(b"x", shard_key="flood")
     clock.advance(SURVEY + 1)
     after = shown(samples)
-    assert after["flood"] == 20 >= LARGE * 50
+    assert after["flood"] == 20 >= LARGE_SHARE * 50
     assert before.keys() < after.keys()
 
 
@@ -265,12 +265,12 @@ def test_a_survey_that_takes_long_is_made_seldom(
 
     monkeypatch.setattr(tenants, "_choose", slow)
     for _ in range(100):
-        clock.advance(FRESH * 20)
+        clock.advance(FRESH_SECONDS * 20)
         samples.samples()
         tenants.wait()
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert gaps
-    assert min(gaps) >= TIMES * 10.0
+    assert min(gaps) >= REST_FACTOR * 10.0
 
 
 def test_accounts_that_another_program_garbled_hide_no_other_number(

@@ -7,7 +7,7 @@ from random import Random
 
 from shardq.flow import Receiver
 from shardq.flow.receiver import BLOCKED, FULL, RECEIVED, RECEIVER, RECEIVING, ROOM, WANT_MORE
-from shardq.flow.table import ALWAYS
+from shardq.flow.table import ALWAYS_CONDITION
 
 
 def test_every_cell_of_the_table_is_filled_and_leads_somewhere() -> None:
@@ -16,7 +16,7 @@ def test_every_cell_of_the_table_is_filled_and_leads_somewhere() -> None:
         assert set(events) == {RECEIVED, WANT_MORE}
         for cell in events.values():
             assert set(cell.then.values()) <= set(RECEIVER)
-            assert set(cell.then) <= {ALWAYS, ROOM, FULL}
+            assert set(cell.then) <= {ALWAYS_CONDITION, ROOM, FULL}
 
 
 def test_a_full_queue_drops_the_oldest_and_tells_the_capacity() -> None:

@@ -9,7 +9,7 @@ import pytest
 from shardq.errors import ConfigError
 from shardq.flow import Fixed, Sender, Sent
 from shardq.flow.sender import ACK_RECEIVED, BLOCKED, CAN_SEND, EMPTY, FULL, IDLE, ROOM, SEND, SENDER, TIMEOUT
-from shardq.flow.table import ALWAYS
+from shardq.flow.table import ALWAYS_CONDITION
 
 
 def sent(sender: Sender[int], now: float = 0.0) -> list[int]:
@@ -26,7 +26,7 @@ def test_every_cell_of_the_table_is_filled_and_leads_somewhere() -> None:
         assert set(events) == {SEND, ACK_RECEIVED, TIMEOUT}
         for cell in events.values():
             assert set(cell.then.values()) <= set(SENDER)
-            assert set(cell.then) <= {ALWAYS, EMPTY, ROOM, FULL}
+            assert set(cell.then) <= {ALWAYS_CONDITION, EMPTY, ROOM, FULL}
 
 
 def test_a_window_fills_and_opens_as_the_seed_says() -> None:

@@ -12,7 +12,7 @@ import tracemalloc
 
 from shardq import AsyncClient
 from shardq.gateway.received import Envelope, Incoming
-from shardq.gateway.storing import Outcome, Storage
+from shardq.gateway.storing import Storage, StoreOutcome
 
 
 async def store_into_nowhere(storage: Storage, name: str, first: int, count: int) -> None:
@@ -22,7 +22,7 @@ async def store_into_nowhere(storage: Storage, name: str, first: int, count: int
             Incoming(b"%d" % number, Envelope(f"{name}.{number}", "", b"t", "b", {}, 0), b"", False, 0, False)
             for number in range(at, at + 250)
         ]
-        outcome: Outcome = await storage.store("t", 1000, batch)
+        outcome: StoreOutcome = await storage.store("t", 1000, batch)
         assert len(outcome.refused) == 250
 
 

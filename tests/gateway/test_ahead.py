@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shardq.gateway.ahead import LEAST, MOST, PATIENCE, Ahead
-from shardq.gateway.memory import TURN, Memory, Share
+from shardq.gateway.ahead import MAX_BYTES, MIN_BYTES, PATIENCE, Ahead
+from shardq.gateway.memory import TURN, MemoryBudget, MemoryShare
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -13,7 +13,7 @@ KIB, MIB = 1024, 1024 * 1024
 class Client:
     """One that sends as much as it may; its connection counts in *share*. `sent` counts what came in all."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: MemoryShare) -> None:
         self.sent = self.resumed = 0
         self.ahead = Ahead(self.resume)
         self.ahead.begin(self, share)
@@ -44,50 +44,50 @@ class Client:
 
 
 @pytest.fixture
-def memory() -> Memory:
-    return Memory(32 * MIB)
+def memory() -> MemoryBudget:
+    return MemoryBudget(32 * MIB)
 
 
-def test_nothing_comes_while_nobody_reads(memory: Memory) -> None:
+def test_nothing_comes_while_nobody_reads(memory: MemoryBudget) -> None:
     client = Client(memory.share("t"))
     assert client.send() == 0
     client.ahead.asks(client)
     assert client.resumed == 1
-    assert client.send() == LEAST
+    assert client.send() == MIN_BYTES
     client.ahead.got(client, 100)
     assert client.send() == 0
 
 
-def test_one_that_nobody_reads_from_may_send_a_chunk_now_and_then(memory: Memory) -> None:
+def test_one_that_nobody_reads_from_may_send_a_chunk_now_and_then(memory: MemoryBudget) -> None:
     client = Client(memory.share("t"))
     for number in range(1, 10):
         assert not client.ahead.may_go_on((number - 0.5) * PATIENCE)
         assert client.ahead.may_go_on(number * PATIENCE)
-        assert (client.send(), client.send()) == (MOST, 0)
+        assert (client.send(), client.send()) == (MAX_BYTES, 0)
 
 
-def test_who_sends_tiny_messages_is_a_few_kilobytes_ahead(memory: Memory) -> None:
+def test_who_sends_tiny_messages_is_a_few_kilobytes_ahead(memory: MemoryBudget) -> None:
     client = Client(memory.share("t"))
     for _ in range(1000):
         client.ahead.asks(client)
         client.send()
         client.ahead.got(client, 20)
-    assert LEAST <= client.sent <= LEAST + 1000 * (20 + 40)
+    assert MIN_BYTES <= client.sent <= MIN_BYTES + 1000 * (20 + 40)
 
 
 @pytest.mark.parametrize("size", [9 * KIB, 100 * KIB, MIB, 16 * MIB])
-def test_a_large_message_comes_whole_and_counts_while_it_does(memory: Memory, size: int) -> None:
+def test_a_large_message_comes_whole_and_counts_while_it_does(memory: MemoryBudget, size: int) -> None:
     share = memory.share("t")
     client = Client(share)
     memory.most = 1 << 40
     assert client.send_whole(size)
-    assert share.used >= size - LEAST
-    assert client.sent <= size + MOST
+    assert share.used >= size - MIN_BYTES
+    assert client.sent <= size + MAX_BYTES
     client.is_read(size)
     assert share.used == memory.used == 0
 
 
-def test_a_connection_with_messages_of_one_size_has_two_of_them_without_a_grant(memory: Memory) -> None:
+def test_a_connection_with_messages_of_one_size_has_two_of_them_without_a_grant(memory: MemoryBudget) -> None:
     client = Client(memory.share("t"))
     client.send_whole(50 * KIB)
     client.is_read(50 * KIB)
@@ -95,7 +95,7 @@ def test_a_connection_with_messages_of_one_size_has_two_of_them_without_a_grant(
     assert client.send() >= 50 * KIB
 
 
-def test_parts_of_large_messages_stay_within_the_share_and_get_whole_one_after_the_other(memory: Memory) -> None:
+def test_parts_of_large_messages_stay_within_the_share_and_get_whole_one_after_the_other(memory: MemoryBudget) -> None:
     share = memory.share("t")
     clients = [Client(share) for _ in range(100)]
     whole = [client for client in clients if client.send_whole(MIB)]
@@ -110,7 +110,7 @@ def test_parts_of_large_messages_stay_within_the_share_and_get_whole_one_after_t
     assert memory.used == 0
 
 
-def test_one_that_does_not_send_its_rest_holds_the_others_up_for_one_turn(memory: Memory) -> None:
+def test_one_that_does_not_send_its_rest_holds_the_others_up_for_one_turn(memory: MemoryBudget) -> None:
     share = memory.share("t")
     share.take_part(memory.most)
     stuck, other = Client(share), Client(share)
@@ -122,7 +122,7 @@ def test_one_that_does_not_send_its_rest_holds_the_others_up_for_one_turn(memory
     assert stuck.send_whole(MIB, now=TURN + 1)
 
 
-def test_messages_that_cannot_be_stored_let_no_others_get_whole_once_the_memory_is_full(memory: Memory) -> None:
+def test_messages_that_cannot_be_stored_let_no_others_get_whole_once_the_memory_is_full(memory: MemoryBudget) -> None:
     shares = [memory.share(str(number)) for number in range(8)]
     clients = [Client(share) for share in shares for _ in range(64)]
     for client in clients:
@@ -130,12 +130,12 @@ def test_messages_that_cannot_be_stored_let_no_others_get_whole_once_the_memory_
             client.is_read(MIB)
             shares[clients.index(client) // 64].take(MIB)  # it waits to be stored
     # Each token may have one message in any case, and each connection the beginning of one.
-    assert memory.most / 2 < memory.used <= memory.most + len(shares) * MIB + len(clients) * 2 * LEAST
+    assert memory.most / 2 < memory.used <= memory.most + len(shares) * MIB + len(clients) * 2 * MIN_BYTES
     newcomer = Client(memory.share("new"))
     assert newcomer.send_whole(MIB)
 
 
-def test_pings_and_the_like_do_not_make_a_connection_slow_for_ever(memory: Memory) -> None:
+def test_pings_and_the_like_do_not_make_a_connection_slow_for_ever(memory: MemoryBudget) -> None:
     """They are counted as a part of a message, which no message will ever take away."""
     client = Client(memory.share("t"))
     client.ahead.asks(client)
@@ -145,12 +145,12 @@ def test_pings_and_the_like_do_not_make_a_connection_slow_for_ever(memory: Memor
     client.send(100)
     client.is_read(100)
     client.ahead.asks(client)
-    assert client.ahead.allowed >= LEAST - 100
+    assert client.ahead.allowed >= MIN_BYTES - 100
 
 
-def test_what_a_connection_held_counts_no_more_when_its_call_ends(memory: Memory) -> None:
+def test_what_a_connection_held_counts_no_more_when_its_call_ends(memory: MemoryBudget) -> None:
     client = Client(memory.share("t"))
     client.send_whole(MIB)
     client.ahead.end(client)
     assert memory.used == 0
-    assert client.ahead.allowed == MOST  # what is left of the call goes to grpc, which drops it
+    assert client.ahead.allowed == MAX_BYTES  # what is left of the call goes to grpc, which drops it

@@ -14,7 +14,7 @@ from shardq import AsyncClient
 from shardq.datasink.batches import members_of
 from shardq.datasink.messages import Reason, Run
 from shardq.datasink.runs import runs_of
-from shardq.gateway.batches import MOST_BYTES, MOST_MESSAGES, bounds_of
+from shardq.gateway.batches import MAX_BATCH_BYTES, MAX_MESSAGES, bounds_of
 from shardq.gateway.received import OVERHEAD
 from tests.datasink.test_frames import bomb, trained, unsized
 from tests.gateway.conftest import Start, TokenFile
@@ -56,7 +56,7 @@ async def test_each_message_of_a_batch_arrives_as_it_was_sent(
         await producer.until(lambda: len(producer.acked) == 5)
         assert producer.acked == [each.message_id for each in (*requests, requests[0])]
         news = producer.news
-        assert (news.max_batch_messages, news.max_batch_bytes) == (MOST_MESSAGES, MOST_BYTES)
+        assert (news.max_batch_messages, news.max_batch_bytes) == (MAX_MESSAGES, MAX_BATCH_BYTES)
         assert gateway.totals().received == 5
     queue = redis_client.queue(queue_name, create=True)
     found = {each.body: each for each in await queue.read_many(9)}
@@ -100,8 +100,8 @@ async def test_the_outcome_of_each_of_five_hundred_is_told(
         ({"zstd": bomb()}, "says 1,073,741,824 bytes"),
         ({"zstd": unsized()}, "does not say its size"),
         ({"zstd": b"rubbish"}, "no zstd frame"),
-        ({"zstd": zstd.compress(bytes(MOST_BYTES + 1))}, "more than"),
-        ({"plain": bytes(MOST_BYTES + 1)}, "more than"),
+        ({"zstd": zstd.compress(bytes(MAX_BATCH_BYTES + 1))}, "more than"),
+        ({"plain": bytes(MAX_BATCH_BYTES + 1)}, "more than"),
         ({"plain": b"\xff"}, "no protobuf"),
         ({"zstd": zstd.compress(b"x" * 1000)[:-1]}, "cut off"),
         ({"zstd": frame(request(0), request(1))}, "has 2 messages, and 3 ids"),

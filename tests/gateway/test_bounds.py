@@ -14,12 +14,12 @@ from shardq import ConfigError
 from shardq.bearer import fresh_token
 from shardq.clock import Clock, SystemClock
 from shardq.datasink.frames import BadFrame
-from shardq.gateway.bucket import Bucket
-from shardq.gateway.dictionaries import MOST, Dictionaries
+from shardq.gateway.bucket import TokenBucket
+from shardq.gateway.dictionaries import MAX_DICTIONARY_BYTES, Dictionaries
 from shardq.gateway.rates import Rates
 from shardq.gateway.received import Envelope, Fifo, Incoming
 from shardq.gateway.settings import GatewaySettings
-from shardq.gateway.strangers import ADDRESSES, Strangers, name_of
+from shardq.gateway.strangers import MAX_ADDRESSES, Strangers, name_of
 from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens
 from shardq.testing import ManualClock
 
@@ -76,7 +76,7 @@ def test_a_batch_is_bounded_by_the_decompressed_size() -> None:
 
 def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
     clock = ManualClock()
-    bucket = Bucket(100, 10, clock)
+    bucket = TokenBucket(100, 10, clock)
     assert [bucket.take(60), bucket.take(60), bucket.take(40), bucket.take()] == [True, False, True, False]
     clock.advance(2)
     assert bucket.left == 20
@@ -88,7 +88,7 @@ def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
 
 def test_what_is_owed_to_a_bucket_is_paid_in_time() -> None:
     clock = ManualClock()
-    bucket = Bucket(100, 10, clock)
+    bucket = TokenBucket(100, 10, clock)
     bucket.owe(125)
     assert (bucket.left, bucket.debt) == (-25, 2.5)
     clock.advance(1)
@@ -258,7 +258,7 @@ def test_a_token_with_many_dictionaries_loses_its_own() -> None:
 
 def test_what_is_no_dictionary_is_refused() -> None:
     number, content = dictionary(1)
-    for bad in (b"", b"x" * 1000, content + bytes(MOST)):
+    for bad in (b"", b"x" * 1000, content + bytes(MAX_DICTIONARY_BYTES)):
         with pytest.raises(BadFrame):
             Dictionaries().keep("a", number, bad)
     cache = Dictionaries()
@@ -271,11 +271,11 @@ def test_addresses_are_forgotten_but_not_those_with_connections() -> None:
     strangers = Strangers(10, ManualClock())
     kept = strangers.address("kept")
     kept.connections = 1
-    for number in range(2 * ADDRESSES):
+    for number in range(2 * MAX_ADDRESSES):
         strangers.address(f"address {number}")
-    assert len(strangers.by_name) == ADDRESSES
+    assert len(strangers.by_name) == MAX_ADDRESSES
     assert strangers.address("kept") is kept
-    assert f"address {2 * ADDRESSES - 1}" in strangers.by_name
+    assert f"address {2 * MAX_ADDRESSES - 1}" in strangers.by_name
 
 
 @pytest.mark.parametrize(

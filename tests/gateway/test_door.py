@@ -10,7 +10,7 @@ import pytest
 
 from shardq.clock import Clock, SystemClock
 from shardq.gateway.door import Door
-from shardq.gateway.memory import Memory
+from shardq.gateway.memory import MemoryBudget
 from shardq.gateway.notices import Notices
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.visitor import Visitor
@@ -89,7 +89,7 @@ async def test_a_client_that_goes_away_is_noticed_though_nobody_reads_what_it_ha
         visitor = found.visitor(writer.get_extra_info("peername"))
         assert visitor is not None
         visitor.enter()
-        visitor.ahead.begin(serve, Memory(1 << 30).share("t"))
+        visitor.ahead.begin(serve, MemoryBudget(1 << 30).share("t"))
         is_open.set()
         reading = asyncio.create_task(read_slowly(visitor))
         while await reader.read(1 << 16):  # as grpc does, however slowly the messages are read from it

@@ -12,7 +12,7 @@ import pytest
 
 from shardq import AsyncClient, ConfigError
 from shardq.files import MIB
-from shardq.gateway.memory import Memory
+from shardq.gateway.memory import MemoryBudget
 from shardq.gateway.settings import GatewaySettings
 from tests.gateway.conftest import GatewayProcess, Start, TokenFile
 from tests.gateway.producer import Producer, happened, request
@@ -28,7 +28,7 @@ def memory_of(pid: int, field: str) -> int:
 
 
 def test_one_alone_has_a_quarter_and_who_comes_new_finds_room() -> None:
-    memory = Memory(1200)
+    memory = MemoryBudget(1200)
     a, b, c = map(memory.share, "abc")
     for share in (a, b, c):
         while not share.is_full:
@@ -40,7 +40,7 @@ def test_one_alone_has_a_quarter_and_who_comes_new_finds_room() -> None:
 
 
 def test_who_holds_nothing_may_read_one_message() -> None:
-    memory = Memory(100)
+    memory = MemoryBudget(100)
     memory.take(1000)
     share = memory.share("t")
     assert not share.is_full
@@ -49,7 +49,7 @@ def test_who_holds_nothing_may_read_one_message() -> None:
 
 
 async def test_readers_wait_for_room_and_all_of_them_go_on() -> None:
-    memory = Memory(300)
+    memory = MemoryBudget(300)
     share = memory.share("t")
     share.take(150)
     readers = [asyncio.create_task(share.room()) for _ in range(5)]
@@ -62,7 +62,7 @@ async def test_readers_wait_for_room_and_all_of_them_go_on() -> None:
 
 
 async def test_room_that_another_token_gives_back_wakes_too() -> None:
-    memory = Memory(300)
+    memory = MemoryBudget(300)
     mine, other = memory.share("mine"), memory.share("other")
     other.take(200)
     mine.take(60)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from shardq.datasink.messages import Response, ServiceMessage
-from shardq.gateway.memory import Memory
-from shardq.gateway.outbox import AT_ONCE, Outbox
+from shardq.gateway.memory import MemoryBudget
+from shardq.gateway.outbox import MAX_IDS_IN_ANSWER, Outbox
 
 
 class Client:
@@ -24,7 +24,7 @@ class Client:
 
 
 def made(client: Client, most: int = 100) -> Outbox:
-    return Outbox(client.take, lambda: ServiceMessage(capacity=7), most, Memory(1000).share("t"))
+    return Outbox(client.take, lambda: ServiceMessage(capacity=7), most, MemoryBudget(1000).share("t"))
 
 
 async def test_what_comes_while_an_answer_is_sent_shares_the_next_ones() -> None:
@@ -33,7 +33,7 @@ async def test_what_comes_while_an_answer_is_sent_shares_the_next_ones() -> None
     running = asyncio.create_task(outbox.run())
     outbox.ack([b"first"])
     await client.began.wait()
-    for number in range(AT_ONCE + 5):
+    for number in range(MAX_IDS_IN_ANSWER + 5):
         outbox.ack([b"%d" % number])
     outbox.refuse(b"r", 1, "x" * 1000)
     outbox.drop([b"d"])
@@ -46,7 +46,7 @@ async def test_what_comes_while_an_answer_is_sent_shares_the_next_ones() -> None
     assert first.ack.message_ids == [b"first"]
     assert (news.info.dropped, news.info.capacity) == ([b"d"], 5)
     assert sorted(news.info.wanted_dictionaries) == [1, 2]
-    assert (len(many.ack.message_ids), len(rest.ack.message_ids)) == (AT_ONCE, 5)
+    assert (len(many.ack.message_ids), len(rest.ack.message_ids)) == (MAX_IDS_IN_ANSWER, 5)
     assert len(refused.refused.refusals[0].text) == 200
     outbox.drop([b"e"])
     await outbox.emptied.wait()

@@ -14,8 +14,8 @@ from shardq import AsyncClient
 from shardq.datasink.batches import members_of
 from shardq.datasink.messages import Part, Prefix, Reason, Run
 from shardq.files import MIB
-from shardq.gateway.memory import Memory
-from shardq.gateway.prefixes import IDLE, LEAST_PART, MOST, Prefixes, Room
+from shardq.gateway.memory import MemoryBudget
+from shardq.gateway.prefixes import IDLE_SECONDS, MAX_PREFIX_BYTES, MIN_PART, Prefixes, PrefixRoom
 from shardq.testing import ManualClock
 from tests.datasink.test_frames import bomb
 from tests.gateway.conftest import Start, TokenFile
@@ -71,7 +71,7 @@ async def test_a_frame_of_what_was_sent_before_is_small_and_arrives(
     ]
     async with start() as (_, address), Producer(address) as producer:
         await producer.until(lambda: producer.news)
-        assert producer.news.max_prefix_bytes == MOST
+        assert producer.news.max_prefix_bytes == MAX_PREFIX_BYTES
         message = framed(1, await know(producer, 1, first, second), *again)
         assert message.ByteSize() < 500
         await producer.send(message)
@@ -190,22 +190,22 @@ async def test_what_a_client_wants_remembered_is_bounded_and_given_back(
                 await producer.until(lambda turn=turn: len(producer.acked) == turn + 2)
                 if turn % 5 == 4:
                     number += 1
-                    first = max(0, turn + 1 - MOST // size)
+                    first = max(0, turn + 1 - MAX_PREFIX_BYTES // size)
                     await producer.say(**offered(number, size * first, size * (turn + 1 - first)))
                     await producer.until(lambda number=number: number in producer.news.known_prefixes)
                 most = max(most, connection._prefixes.bytes)
-            assert 2 * MOST < most <= 3 * MOST
+            assert 2 * MAX_PREFIX_BYTES < most <= 3 * MAX_PREFIX_BYTES
             assert gateway.memory.used >= connection._prefixes.bytes
             await producer.send(framed(number, bytes(8), request(99, queue_name)))
             await producer.until(lambda: producer.acked[-1] == b"id-99" or producer.refused)
             assert connection._prefixes.known == [number]
-            assert connection._prefixes.bytes <= 2 * MOST
+            assert connection._prefixes.bytes <= 2 * MAX_PREFIX_BYTES
         await happened(lambda: not gateway.connections)
         await happened(lambda: not gateway.memory.used)
         assert gateway.prefixes._own.used == 0
 
 
-def filled(prefixes: Prefixes, size: int = MOST) -> Prefixes:
+def filled(prefixes: Prefixes, size: int = MAX_PREFIX_BYTES) -> Prefixes:
     """These with a prefix of *size* bytes, if there is room."""
     for at in range(0, size, 65536):
         prefixes.add(at, bytes(65536))
@@ -218,10 +218,10 @@ def untold() -> None:
 
 
 def test_a_token_with_many_calls_leaves_room_for_another() -> None:
-    memory = Memory(128 * MIB)
-    room = Room(memory, ManualClock())
+    memory = MemoryBudget(128 * MIB)
+    room = PrefixRoom(memory, ManualClock())
     hoards = [filled(room.of("hoards", untold)) for _ in range(64)]
-    assert sum(each.bytes for each in hoards) <= 128 * MIB / 3 / 4 + MOST
+    assert sum(each.bytes for each in hoards) <= 128 * MIB / 3 / 4 + MAX_PREFIX_BYTES
     others = [filled(room.of(f"other-{each}", untold)) for each in range(300)]
     assert others[0].known == [1]
     assert 128 * MIB / 4 < memory.used <= 128 * MIB / 3
@@ -229,12 +229,12 @@ def test_a_token_with_many_calls_leaves_room_for_another() -> None:
 
 def test_prefixes_that_nobody_uses_give_way_to_others() -> None:
     clock, told = ManualClock(), list[str]()
-    room = Room(Memory(48 * MIB), clock)
+    room = PrefixRoom(MemoryBudget(48 * MIB), clock)
     first = filled(room.of("t", lambda: told.append("first")), 1 * MIB)
     second = filled(room.of("t", lambda: told.append("second")), 1 * MIB)
     assert (first.known, second.known) == ([1], [1])
     assert filled(room.of("t", untold), MIB).known == []
-    clock.advance(IDLE + 1)
+    clock.advance(IDLE_SECONDS + 1)
     assert second.find(1) is not None
     assert filled(room.of("t", untold), MIB).known == [1]
     assert (told, first.known, second.known) == (["first"], [], [1])
@@ -242,11 +242,11 @@ def test_prefixes_that_nobody_uses_give_way_to_others() -> None:
 
 def test_small_parts_are_not_remembered() -> None:
     """So what each of them takes besides its bytes is little."""
-    prefixes = Room(Memory(64 * MIB), ManualClock()).of("t", untold)
-    prefixes.add(0, bytes(LEAST_PART - 1))
+    prefixes = PrefixRoom(MemoryBudget(64 * MIB), ManualClock()).of("t", untold)
+    prefixes.add(0, bytes(MIN_PART - 1))
     assert prefixes.bytes == 0
-    prefixes.add(LEAST_PART - 1, bytes(LEAST_PART))
-    assert prefixes.bytes == LEAST_PART
+    prefixes.add(MIN_PART - 1, bytes(MIN_PART))
+    assert prefixes.bytes == MIN_PART
     prefixes.forget()
     assert prefixes.bytes == 0
 
@@ -262,10 +262,10 @@ class Counted(bytes):
 
 
 def test_a_prefix_of_few_of_many_parts_costs_as_much_as_these() -> None:
-    prefixes = Room(Memory(64 * MIB), ManualClock()).of("t", untold)
-    for at in range(0, MOST // 2, LEAST_PART):
-        prefixes.add(at, Counted(LEAST_PART))
+    prefixes = PrefixRoom(MemoryBudget(64 * MIB), ManualClock()).of("t", untold)
+    for at in range(0, MAX_PREFIX_BYTES // 2, MIN_PART):
+        prefixes.add(at, Counted(MIN_PART))
     Counted.asked = 0
     prefixes.offered(1, 0, 1)
     assert not prefixes.known
-    assert Counted.asked < 10, f"{MOST // 2 // LEAST_PART} parts are remembered"
+    assert Counted.asked < 10, f"{MAX_PREFIX_BYTES // 2 // MIN_PART} parts are remembered"

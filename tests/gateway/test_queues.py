@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from shardq import AsyncClient
-from shardq.gateway.queues import MOST_MISSING, Queues
+from shardq.gateway.queues import MAX_MISSING, Queues
 from shardq.gateway.storing import Storage
 from shardq.testing import ManualClock
 from tests.gateway.conftest import Start
@@ -59,8 +59,8 @@ async def test_a_queue_is_taken_for_missing_for_a_second(server_url: str) -> Non
     clock = ManualClock()
     async with AsyncClient.from_url(server_url, clock=clock) as client:
         queues = Queues(client)
-        for number in range(MOST_MISSING + 5):
+        for number in range(MAX_MISSING + 5):
             queues.missed(queues.state(f"q{number}", None).keys)
-        assert [queues.is_missing(f"q{number}") for number in (0, 4, 5, MOST_MISSING)] == [False, False, True, True]
+        assert [queues.is_missing(f"q{number}") for number in (0, 4, 5, MAX_MISSING)] == [False, False, True, True]
         clock.advance(1.01)
         assert not queues.is_missing("q5")

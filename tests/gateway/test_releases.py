@@ -7,7 +7,7 @@ import pytest
 
 from shardq import AsyncClient
 from shardq.gateway import releases
-from shardq.gateway.checks import MOST_IDS
+from shardq.gateway.checks import MAX_IDS
 from tests.gateway.conftest import Start, TokenFile
 from tests.gateway.producer import Producer, happened, request
 from tests.gateway.test_storing import contents, made
@@ -48,7 +48,7 @@ async def test_only_the_token_that_stored_an_id_can_release_it(
 async def test_invented_ids_push_only_the_tokens_own_out(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "MOST_WAITING", 1000)
+    monkeypatch.setattr(releases, "MAX_WAITING", 1000)
     await made(redis_client, queue_name)
     honest, flood = tokens.add("honest"), tokens.add("flood")
     async with (
@@ -61,11 +61,11 @@ async def test_invented_ids_push_only_the_tokens_own_out(
             await producer.send(request(1, queue_name))
             await producer.until(lambda: producer.acked)  # noqa: B023
         await mine.say(released=[b"id-1"])
-        await theirs.say(released=[b"%d" % number for number in range(MOST_IDS)])
+        await theirs.say(released=[b"%d" % number for number in range(MAX_IDS)])
         await theirs.send(request(2, queue_name))
         await theirs.until(lambda: len(theirs.acked) == 2)
         waiting = {name: [each for _, each in ids] for name, ids in gateway.releases._waiting.items()}
-    assert waiting == {"honest": [b"id-1"], "flood": [b"%d" % number for number in range(MOST_IDS - 1000, MOST_IDS)]}
+    assert waiting == {"honest": [b"id-1"], "flood": [b"%d" % number for number in range(MAX_IDS - 1000, MAX_IDS)]}
 
 
 async def test_of_a_token_that_has_written_nothing_nothing_is_kept(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq.gateway.sockets import PREFIX, YOUNG, private_folder
+from shardq.gateway.sockets import PREFIX, YOUNG_SECONDS, private_folder
 from shardq.sockets import on_path
 from tests.others import belongs_to_another
 
@@ -36,10 +36,10 @@ def test_folders_of_gateways_that_were_killed_are_removed(
             held[-1].listen()
         elif name == "refuses":
             held[-1].close()
-        made = NOW - (YOUNG / 2 if name == "young" else 2 * YOUNG)
+        made = NOW - (YOUNG_SECONDS / 2 if name == "young" else 2 * YOUNG_SECONDS)
         os.utime(folder, (made, made))
     Path("other").mkdir()
-    os.utime("other", (NOW - 2 * YOUNG, NOW - 2 * YOUNG))
+    os.utime("other", (NOW - 2 * YOUNG_SECONDS, NOW - 2 * YOUNG_SECONDS))
 
     own = private_folder(NOW)
     left = {path.name for path in place.iterdir()} - {own.name}

@@ -16,7 +16,7 @@ import pytest
 
 from shardq import AsyncClient, ConfigError
 from shardq.datasink import messages
-from shardq.gateway.notices import MOST, PERIOD, Notices
+from shardq.gateway.notices import MAX_NOTICES, PERIOD, Notices
 from shardq.testing import ManualClock
 from tests.gateway.conftest import GatewayProcess, Start, TokenFile
 from tests.gateway.producer import Producer, request
@@ -105,6 +105,6 @@ def test_lines_of_a_kind_are_bounded_and_say_how_many_were_left_out(caplog: pyte
         notices.sum_up(clock.monotonic() + PERIOD)
         assert caplog.messages[2:] == ["denied, a: 4 more within 10 seconds"]
         caplog.clear()
-        for number in range(3 * MOST):
+        for number in range(3 * MAX_NOTICES):
             notices.say("denied", str(number), f"{number} is denied")
-        assert len(caplog.messages) == MOST + 1, "beyond, those of a kind are told as one"
+        assert len(caplog.messages) == MAX_NOTICES + 1, "beyond, those of a kind are told as one"

@@ -13,7 +13,7 @@ import pytest
 from backports import zstd
 
 from shardq import AsyncClient
-from shardq.gateway.connection import BATCH
+from shardq.gateway.connection import MESSAGES_A_BATCH
 from tests.gateway.conftest import GatewayProcess, Start
 from tests.gateway.producer import Producer, happened, request
 from tests.servers import Server
@@ -140,14 +140,14 @@ async def test_no_ack_comes_before_redis_has_the_message(
         await producer.until(lambda: producer.acked)
         server.pause()
         try:
-            await producer.send(*[request(number, queue_name) for number in range(1, 2 * BATCH)])
+            await producer.send(*[request(number, queue_name) for number in range(1, 2 * MESSAGES_A_BATCH)])
             await happened(lambda: gateway.totals().retried > 0)
             assert producer.acked == [b"id-0"]
         finally:
             server.resume()
-        await producer.until(lambda: len(producer.acked) == 2 * BATCH)
-        assert producer.acked == [b"id-%d" % number for number in range(2 * BATCH)]
-    assert len(await contents(redis_client, queue_name)) == 2 * BATCH
+        await producer.until(lambda: len(producer.acked) == 2 * MESSAGES_A_BATCH)
+        assert producer.acked == [b"id-%d" % number for number in range(2 * MESSAGES_A_BATCH)]
+    assert len(await contents(redis_client, queue_name)) == 2 * MESSAGES_A_BATCH
 
 
 async def test_a_full_queue_delays_and_loses_nothing(start: Start, redis_client: AsyncClient, queue_name: str) -> None:

@@ -126,7 +126,7 @@ async def test_strangers_of_many_addresses_are_bounded_in_all(
         for number in range(2, 42):
             await stack.enter_async_context(crowd(address, 5, source=f"127.0.1.{number}"))
         await happened(lambda: len(gateway.door.entrances[0].strangers.by_name) == 40)
-        assert len(gateway.door.entrances[0].strangers.everyone()) == 20 * strangers.TIMES
+        assert len(gateway.door.entrances[0].strangers.everyone()) == 20 * strangers.ALL_STRANGERS_FACTOR
         await others_are_served(address, secret, queue_name)
 
 
@@ -158,7 +158,7 @@ async def test_a_flood_is_not_even_read_and_keeps_nobody_out(
             for task in pouring:
                 task.cancel()
             await asyncio.gather(*pouring, return_exceptions=True)
-        assert gateway.door.passed - before < 20 * strangers.BYTES
+        assert gateway.door.passed - before < 20 * strangers.BYTES_AND_RATE
 
 
 async def test_a_stranger_that_guesses_tokens_is_cut_off(start: Start, tokens: TokenFile) -> None:

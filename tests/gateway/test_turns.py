@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardq.gateway.turns import STEP, Places, Turns, cost_of
+from shardq.gateway.turns import STEP_MESSAGES, GatewayTurns, TurnPlaces, cost_of
 
 
 async def settled() -> None:
@@ -18,7 +18,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def order_of(turns: Turns, wanted: dict[str, tuple[int, float]]) -> list[str]:
+async def order_of(turns: GatewayTurns, wanted: dict[str, tuple[int, float]]) -> list[str]:
     """The names in the order of their turns, when each asks for so many at once, of such a cost each."""
     order: list[str] = []
 
@@ -32,40 +32,40 @@ async def order_of(turns: Turns, wanted: dict[str, tuple[int, float]]) -> list[s
 
 
 async def test_a_turn_is_taken_at_once_while_nobody_waits() -> None:
-    turns = Turns()
-    assert [turns.take(1.0) for _ in range(int(STEP) + 1)] == [True] * int(STEP) + [False]
+    turns = GatewayTurns()
+    assert [turns.take(1.0) for _ in range(int(STEP_MESSAGES) + 1)] == [True] * int(STEP_MESSAGES) + [False]
     await settled()
     assert turns.take(1.0), "each step of the loop has room anew"
 
 
 async def test_who_asks_for_little_goes_next_however_many_wait() -> None:
-    order = await order_of(Turns(), {"flood": (500, 1.0), "quiet": (3, 1.0)})
-    assert order.index("quiet") <= STEP + 2
-    assert [at for at, name in enumerate(order) if name == "quiet"][-1] <= STEP + 6
+    order = await order_of(GatewayTurns(), {"flood": (500, 1.0), "quiet": (3, 1.0)})
+    assert order.index("quiet") <= STEP_MESSAGES + 2
+    assert [at for at, name in enumerate(order) if name == "quiet"][-1] <= STEP_MESSAGES + 6
 
 
 async def test_turns_are_shared_by_cost_not_by_count() -> None:
-    order = await order_of(Turns(), {"large": (100, 10.0), "small": (1000, 1.0)})
+    order = await order_of(GatewayTurns(), {"large": (100, 10.0), "small": (1000, 1.0)})
     half = order[: len(order) // 2]
     assert half.count("small") == pytest.approx(10 * half.count("large"), abs=20)
 
 
 async def test_three_tokens_get_the_same_whatever_their_connections() -> None:
-    order = await order_of(Turns(), {"a": (600, 1.0), "b": (300, 1.0), "c": (300, 1.0)})
+    order = await order_of(GatewayTurns(), {"a": (600, 1.0), "b": (300, 1.0), "c": (300, 1.0)})
     assert [order[:600].count(name) for name in "abc"] == pytest.approx([200] * 3, abs=5)
 
 
 async def test_between_two_steps_the_loop_does_other_work() -> None:
-    turns, seen = Turns(), list[int]()
+    turns, seen = GatewayTurns(), list[int]()
     taken = asyncio.create_task(order_of(turns, {"flood": (100, 1.0)}))
     while not taken.done():
         await asyncio.sleep(0)
         seen.append(0)
-    assert len(seen) >= 100 / STEP
+    assert len(seen) >= 100 / STEP_MESSAGES
 
 
 async def test_who_is_cancelled_leaves_the_line() -> None:
-    turns = Turns()
+    turns = GatewayTurns()
     while turns.take(1.0):
         pass
     waiting = [asyncio.create_task(turns.wait("t", 1.0)) for _ in range(10)]
@@ -88,7 +88,7 @@ class Work:
     """Notes how much is under way, and what has begun in which order."""
 
     def __init__(self) -> None:
-        self.places, self.begun, self.now = Places(MOST), list[str](), 0
+        self.places, self.begun, self.now = TurnPlaces(MOST), list[str](), 0
         self.peak = 0
 
     async def do(self, name: str, size: int = 10, cost: float = 1.0) -> None:

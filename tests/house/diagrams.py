@@ -39,7 +39,7 @@ def of_flow(table: flow.Table) -> Moves:
 
 
 def _label(event: str, action: str, when: str) -> str:
-    condition = "" if when == flow.ALWAYS else f" [{when}]"
+    condition = "" if when == flow.ALWAYS_CONDITION else f" [{when}]"
     return f"{event}{condition} / {action}"
 
 

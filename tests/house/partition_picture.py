@@ -11,11 +11,11 @@ from typing import Final
 
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
-from shardq.partitions.placing import Slots, placed
+from shardq.partitions.placing import HashSlots, placed
 
 PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "partitions.svg"
 TENANTS: Final = ("ember", "acme", "delta", "kilo", "fjord", "jade")
-_THIRDS: Final = Slots([(0, 5460, "node 1"), (5461, 10922, "node 2"), (10923, 16383, "node 3")])
+_THIRDS: Final = HashSlots([(0, 5460, "node 1"), (5461, 10922, "node 2"), (10923, 16383, "node 3")])
 MAP: Final = PartitionMap(3, placed("jobs", 3, _THIRDS))
 SIZE: Final = (800, 300)
 """Width and height in px."""

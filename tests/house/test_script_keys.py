@@ -11,7 +11,7 @@ import pytest
 
 from shardq.planner.costs import WRITE_KEYS
 from shardq.protocol import scripts
-from shardq.protocol.keys import SHARED, QueueKeys, RouterKeys, SharedKeys
+from shardq.protocol.keys import SHARED_KEYS, QueueKeys, RouterKeys, SharedKeys
 from tests.house.lua_lint import FOLDER
 from tests.house.lua_modules import Modules
 
@@ -48,7 +48,7 @@ def test_a_call_sends_the_keys_of_its_queue_its_router_or_all_queues(name: str) 
     script = scripts.load(name)
     keys: QueueKeys | RouterKeys | SharedKeys
     if name in OF_ALL_QUEUES:
-        keys, prefix = SHARED, "shardq:"
+        keys, prefix = SHARED_KEYS, "shardq:"
     elif name in OF_A_ROUTER:
         keys, prefix = RouterKeys("q"), "shardq:{q}:router-"
     else:

@@ -14,7 +14,7 @@ from shardq.model.outlook import Outlook
 from shardq.model.waiter import Waiter
 from shardq.model.worker_status import TenantWork
 from shardq.outlook.facts import Facts
-from shardq.outlook.fluid import Part, flow
+from shardq.outlook.fluid import FluidPart, flow
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.verdict import verdict_of
 from tests.outlook.given import NOON, facts, group, minutes, stats, worker
@@ -207,7 +207,7 @@ def test_of_many_some_stand_for_all() -> None:
     assert near(found.drain_seconds, 100)
 
 
-def model(parts: list[Part], capacity: float, step: float = 0.01) -> list[float]:
+def model(parts: list[FluidPart], capacity: float, step: float = 0.01) -> list[float]:
     """Return when each is served, by small steps in which all have their part, what one may not have is dealt again."""
     left, done = [each.left for each in parts], [0.0 if each.left <= 0 else math.inf for each in parts]
     credit = [each.credit for each in parts]
@@ -240,7 +240,7 @@ def test_the_fluid_flows_as_a_model_of_small_steps(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(25):
         parts = [
-            Part(
+            FluidPart(
                 left=rng.choice((0.5, 5.0, rng.uniform(1, 60))),
                 weight=rng.choice((1, 1, 3)),
                 cost=rng.choice((1.0, 1.0, 0.3, 4.0)),

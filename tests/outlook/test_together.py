@@ -6,7 +6,7 @@ import math
 
 from shardq.model.waiter import Waiter, Waiters
 from shardq.outlook import together
-from shardq.outlook.facts import Memory
+from shardq.outlook.facts import ServerMemory
 
 
 def test_who_is_in_one_partition_is_as_there() -> None:
@@ -38,6 +38,6 @@ def test_limits_of_the_queue_are_the_sums_and_times_the_last() -> None:
 
 
 def test_of_several_nodes_the_fullest_speaks() -> None:
-    full, free = Memory(90, 100, 1), Memory(500, 1000, 0)
+    full, free = ServerMemory(90, 100, 1), ServerMemory(500, 1000, 0)
     assert together.memory([free, None, full]) == full
     assert together.memory([None, None]) is None

@@ -17,7 +17,7 @@ from shardq.model.verdict import SEVERITIES, VERDICT_KINDS, Verdict
 from shardq.model.waiter import Waiter
 from shardq.model.wording import moment
 from shardq.model.worker_status import TaskWork, TenantWork
-from shardq.outlook.facts import Facts, Memory
+from shardq.outlook.facts import Facts, ServerMemory
 from shardq.outlook.failing import advice, fails_of, lately, united
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.sentence import joined
@@ -111,7 +111,7 @@ def full(share: float = 0.981, refused: int = 1204, **more: Any) -> Facts:
         "workers": (worker(),),
         "minutes": minutes(20, written=600),
     } | more
-    return facts(stats(backlog=9), memory=Memory(round(share * 4 * GB), 4 * GB, refused), **known)
+    return facts(stats(backlog=9), memory=ServerMemory(round(share * 4 * GB), 4 * GB, refused), **known)
 
 
 def test_redis_is_full() -> None:
@@ -142,7 +142,7 @@ def test_redis_is_nearly_full(share: float, refused: int, written: float) -> Non
 
 
 def test_a_server_that_tells_nothing_is_not_called_full() -> None:
-    for memory in (None, Memory(4 * GB, 0, 99), Memory(3 * GB, 4 * GB, 99)):
+    for memory in (None, ServerMemory(4 * GB, 0, 99), ServerMemory(3 * GB, 4 * GB, 99)):
         given = facts(stats(), memory=memory, workers=(worker(done=0),))
         assert verdict(given).kind == "quiet"
 
@@ -389,7 +389,7 @@ def test_quiet_and_idle() -> None:
 
 def test_the_first_rule_that_holds_speaks() -> None:
     """All at once; each time the one that spoke is taken away."""
-    memory = Memory(4 * GB, 4 * GB, 9)
+    memory = ServerMemory(4 * GB, 4 * GB, 9)
     rows = (Waiter("acme", held_back=9000), Waiter("other", held_back=10))
     past = minutes(5, written=9000, done=600, runnable=9000, busy=8)
     end = {"paused_until": None}

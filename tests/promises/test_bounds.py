@@ -378,7 +378,7 @@ def test_a_list_of_tenants_runs_scripts_for_those_that_it_shows(
     open_queue: OpenQueue, server: Server, monkeypatch: pytest.MonkeyPatch, order: Order
 ) -> None:
     """And one for each thousand accounts: a script that looks closely at one of them costs as much as eight there."""
-    monkeypatch.setattr("shardq.ops.inspect.tenants.SMALL", MANY // 2)
+    monkeypatch.setattr("shardq.ops.inspect.tenants.FEW_MESSAGES", MANY // 2)
     queue = open_queue(streams=4, streams_per_shard=2, window=1)
     queue.write_many([Message(b"", f"t{number % MANY}") for number in range(4 * MANY)])
     with watched(server) as commands:

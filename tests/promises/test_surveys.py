@@ -98,7 +98,7 @@ def _ms(age: float | None) -> int:
 def test_each_order_is_that_of_the_moment(
     server: Server, seed: int, reads: bool, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants, "SMALL", small)
+    monkeypatch.setattr(tenants, "FEW_MESSAGES", small)
     for number in range(QUEUES):
         rng = random.Random(f"{seed}.{number}")
         office = Registry(server, rng, reads=reads)

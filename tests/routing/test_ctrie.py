@@ -142,7 +142,7 @@ def test_a_node_that_is_only_on_the_way_to_a_leaf_goes_with_the_one_below(trie: 
 def test_wide_levels_and_wide_value_sets_split_and_come_back(
     make_trie: MakeTrie, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardq.routing.nodes.WIDE", 5)
+    monkeypatch.setattr("shardq.routing.nodes.WIDE_NODE", 5)
     trie, pairs = make_trie(), set[tuple[str, str]]()
     empty = census(trie).nodes
     for _ in range(1500):
@@ -206,13 +206,13 @@ def test_single_branches_are_rolled_up_and_split_on_demand() -> None:
 def test_sparse_dense_and_wide_nodes() -> None:
     trie = Ctrie()
     kinds = []
-    for number in range(nodes.WIDE + 1):
+    for number in range(nodes.WIDE_NODE + 1):
         trie.insert(f"#.w{number}.*", "q")
         found = census(trie)
-        kinds.append((found.sparse, found.dense, found.pages > nodes.LAST // 2))
+        kinds.append((found.sparse, found.dense, found.pages > nodes.LAST_SLOTS // 2))
     assert kinds[0] == (0, 0, False)  # rolled up: one leaf
-    assert set(kinds[1 : nodes.SPARSE]) == {(1, 0, False)}
-    assert set(kinds[nodes.SPARSE : -1]) == {(0, 1, False)}
+    assert set(kinds[1 : nodes.SPARSE_NODE]) == {(1, 0, False)}
+    assert set(kinds[nodes.SPARSE_NODE : -1]) == {(0, 1, False)}
     assert kinds[-1] == (0, 0, True)
     assert trie.lookup("a.w7.x") == {"q"}
 

@@ -131,7 +131,7 @@ def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, monkey
 
     monkeypatch.setattr(lookup, "page_get", moving)
     assert trie.has_interest("a.b")
-    assert looks == lookup.TRIES + 1  # the last in a snapshot
+    assert looks == lookup.MAX_TRIES + 1  # the last in a snapshot
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -159,7 +159,7 @@ def test_lookups_that_are_disturbed_often_are_done_in_a_snapshot(
         taken += 1
         return freeze(head)
 
-    monkeypatch.setattr(lookup, "TRIES", tries)
+    monkeypatch.setattr(lookup, "MAX_TRIES", tries)
     monkeypatch.setattr(lookup, "freeze", counted)
     assert histories(rng, lambda: Ctrie(form=form), ROUNDS // 5)
     assert impossible(rng, Ctrie(form=form), 300) == 0

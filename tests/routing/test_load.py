@@ -47,7 +47,7 @@ def before_each(client: Client, script: str, act: Callable[[int], object]) -> li
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of a hundred bindings, and few changes kept: at most 400, and what is left of a node of the stream."""
-    monkeypatch.setattr(routing, "PART", 100)
+    monkeypatch.setattr(routing, "BINDINGS_A_CALL", 100)
     monkeypatch.setattr(routing, "KEPT_CHANGES", 40)
 
 

@@ -109,7 +109,7 @@ def some_trie(trie: Ctrie, rng: random.Random) -> set[tuple[str, str]]:
 def test_a_trie_finds_what_a_pattern_covers_and_overlaps(
     make_trie: MakeTrie, rollup: bool, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardq.routing.nodes.WIDE", 5)
+    monkeypatch.setattr("shardq.routing.nodes.WIDE_NODE", 5)
     trie = make_trie(rollup=rollup)
     pairs = some_trie(trie, rng)
     asked = ["", "#", "*.#", "a.#", "#.w3", "c.a", "a.*"]
@@ -125,7 +125,7 @@ def test_a_trie_finds_what_a_pattern_covers_and_overlaps(
 def test_there_is_interest_in_a_topic_if_and_only_if_something_matches_it(
     make_trie: MakeTrie, rollup: bool, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardq.routing.nodes.WIDE", 5)
+    monkeypatch.setattr("shardq.routing.nodes.WIDE_NODE", 5)
     seen = {True: 0, False: 0}
     for number in range(100):
         if number >= 8 and min(seen.values()) > 60:  # in 1 of 100 seeds, eight tries do not have as many of both

@@ -115,8 +115,8 @@ def test_a_key_that_another_begins_with_is_another(trie: Ctrie) -> None:
 
 
 def test_words_whose_hashes_begin_alike_lie_in_deep_tables(trie: Ctrie, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "WIDE", 4)
-    monkeypatch.setattr(fast, "WIDE", 4)
+    monkeypatch.setattr(nodes, "WIDE_NODE", 4)
+    monkeypatch.setattr(fast, "WIDE_NODE", 4)
     words = (f"w{n}" for n in itertools.count())  # Python's hashes are others in each process
     alike = list(itertools.islice((word for word in words if hash(word) & 4095 == hash("w0") & 4095), 12))
     empty = census(trie).nodes
@@ -145,8 +145,8 @@ def test_a_compare_and_swap_that_fails_is_tried_again(rng: random.Random, monkey
         return rng.random() < 0.6 and real(head, node, old, new)
 
     monkeypatch.setattr(GilHead, "gcas", unlucky)
-    monkeypatch.setattr(nodes, "WIDE", 4)
-    monkeypatch.setattr(fast, "WIDE", 4)
+    monkeypatch.setattr(nodes, "WIDE_NODE", 4)
+    monkeypatch.setattr(fast, "WIDE_NODE", 4)
     trie, pairs = Ctrie(form="gil"), set[tuple[str, str]]()
     for _ in range(2500):
         pair = (".".join(rng.choices([*"ab*#", f"w{rng.randrange(9)}"], k=rng.randint(0, 4))), f"q{rng.randrange(12)}")

@@ -48,7 +48,7 @@ def test_each_message_is_read_once_in_its_state(
 ) -> None:
     monkeypatch.setattr(LARGE, 100)
     if by_page:  # of more messages than these it is asked page by page what became of them
-        monkeypatch.setattr(sweep_ops, "TOLD", 3)
+        monkeypatch.setattr(sweep_ops, "STATES_A_CALL", 3)
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 40)
     taken = [queue.read_many(1)[0] for _ in range(60)]

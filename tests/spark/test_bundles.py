@@ -28,7 +28,7 @@ def names(server: Server, queue_name: str) -> list[str]:
 def test_small_queues_share_the_tasks_of_a_read(
     server: Server, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "LARGE", 50)
+    monkeypatch.setattr(sweep, "MESSAGES_OF_TASK", 50)
     monkeypatch.setattr(sweep, "MAX_AGAIN", 0)
     with Client.from_url(server.url) as client:
         for at in range(10 * ROWS):  # at several moments, by which it is cut

@@ -47,7 +47,7 @@ def read(url: str, queue: Queue, partitions: int) -> tuple[list[str], int]:
 def test_more_parts_cost_no_more_bytes(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, keys: str, window: int
 ) -> None:
-    monkeypatch.setattr(sweep, "LARGE", 1000)
+    monkeypatch.setattr(sweep, "MESSAGES_OF_TASK", 1000)
     sent: dict[int, int] = {}
     with Client.from_url(server.url) as client, redis.Redis.from_url(server.url) as seen:
         queue = filled(client, queue_name, KEYS[keys], window=window)

@@ -15,7 +15,7 @@ from shardq.spark.committing import commit
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.ops import dealing
 from shardq.spark.ops.bulk import BulkOffset
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Sinks, Wrote
 from tests.spark.rows import numbered, numbers, write
@@ -100,10 +100,10 @@ def test_rows_are_refused_whose_partition_is_gone_or_was_made_anew(
 ) -> None:
     options = Writing(url=url, queue=parted.name)
     state = queue_of(options, parted.name)
-    client_of(options).run(dealing.dealing(state, BulkOffset("w", "0", began=1), 5, Pace()))
+    client_of(options).run(dealing.dealing(state, BulkOffset("w", "0", began=1), 5, RowPace()))
     with pytest.raises(ConfigError, match=r"were dealt to 5 partitions of the queue, and partition [34] is gone"):
         one_try(url, parted)
-    monkeypatch.setattr(dealing, "_LATER", -(10**6))
+    monkeypatch.setattr(dealing, "_MIN_YOUNGER_MS", -(10**6))
     with pytest.raises(ConfigError, match=r"were dealt to 3 partitions of the queue, and partition [12] is gone"):
         one_try(url, parted, batch=1)
     assert parted.len() == 0

@@ -19,7 +19,7 @@ from shardq.errors import BackendError, PipelineFailed
 from shardq.spark.connection import server_ms_of
 from shardq.spark.options import Writing, parsed
 from shardq.spark.pipelines.load import save
-from shardq.spark.sinks import Stored, Wrote
+from shardq.spark.sinks import StoredRows, Wrote
 from shardq.spark.writer import BatchWriter, StreamWriter
 from tests.servers import Server
 from tests.spark.rows import drained, numbered, write
@@ -169,7 +169,7 @@ def test_a_write_that_was_forgotten_when_all_was_stored_succeeds_with_a_warning(
 ) -> None:
     """So does one of which nobody can ask. What is lost is an error, also in a micro-batch."""
     options = parsed(Writing, {"url": url, "queue": queue.name})
-    began, stored = server_ms_of(options), (Stored(queue.name, "0", 10),)
+    began, stored = server_ms_of(options), (StoredRows(queue.name, "0", 10),)
     spark_server.run("DEL", queue.state.keys.dedup)
     BatchWriter(options, "w", began).commit([Wrote("w", 0, began, stored), None])
     assert "all rows of write id 'w' are stored" in caplog.messages[-1]
@@ -183,4 +183,4 @@ def test_a_write_that_was_forgotten_when_all_was_stored_succeeds_with_a_warning(
     with pytest.raises(
         BackendError, match=r"does not know of all 10 rows of partition 0 of write id 'w' \(and rows of 1"
     ):
-        StreamWriter(options).commit([Wrote("w", 3, now, (*stored, Stored(queue.name, "1", 7)))], 3)
+        StreamWriter(options).commit([Wrote("w", 3, now, (*stored, StoredRows(queue.name, "1", 7)))], 3)

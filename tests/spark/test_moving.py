@@ -72,9 +72,9 @@ class Workers:
 def test_what_moves_is_read_once(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, seed: int, parents: int, by_key: bool
 ) -> None:
-    monkeypatch.setattr(sweep, "LARGE", 80)  # and small pages, so that much happens between two of them
+    monkeypatch.setattr(sweep, "MESSAGES_OF_TASK", 80)  # and small pages, so that much happens between two of them
     monkeypatch.setattr(sweep, "BLOCK_BYTES", 600)
-    monkeypatch.setattr(sweep, "FEW", 2)
+    monkeypatch.setattr(sweep, "MAX_WHOLE_BLOCKS", 2)
     for name, value in {"MAX_AGAIN": 0, "MAX_ASKED": 3, "NEAR": 1}.items():
         monkeypatch.setattr(sweep, name, value)
     for name, value in {"TOLD": 7, "FEW": 2, "_PROBES": 3, "_SCANNED": 10, "_SAMPLED": 20}.items():

@@ -16,7 +16,7 @@ from shardq.spark.committing import summary
 from shardq.spark.options import Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
-from shardq.spark.sinks import Stored
+from shardq.spark.sinks import StoredRows
 from shardq.spark.stream import StreamReader
 from shardq.spark.writer import BatchWriter, StreamWriter
 
@@ -105,11 +105,16 @@ def test_json_is_checked_before_it_is_written() -> None:
 
 def test_the_log_says_how_many_rows_are_where() -> None:
     """In one line, however many queues there are."""
-    some = [Stored("a", "0", 1200), Stored("b", "0", 5), Stored("a", "1", 34), Stored("bad", "0 of a", 3)]
+    some = [
+        StoredRows("a", "0", 1200),
+        StoredRows("b", "0", 5),
+        StoredRows("a", "1", 34),
+        StoredRows("bad", "0 of a", 3),
+    ]
     assert summary("", some[:3]) == "rows are stored: 1,234 in 'a', 5 in 'b'"
     assert summary("bad", some) == "rows are stored: 1,234 in 'a', 5 in 'b'; 3 bad rows are in 'bad'"
     assert summary("bad", []) == "rows are stored: none; 0 bad rows are in 'bad'"
-    many = [Stored(f"queue-{at}", "0", 2000 - at) for at in range(1500)]
+    many = [StoredRows(f"queue-{at}", "0", 2000 - at) for at in range(1500)]
     assert summary("", many).endswith("1,991 in 'queue-9', 1,855,795 in 1,490 more queues")
     assert len(summary("", many)) < 300
 

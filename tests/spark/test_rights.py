@@ -12,17 +12,17 @@ from shardq.ops.settle.settle import Settled
 from shardq.protocol.roles import ROLES
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.holding import lease
-from shardq.spark.consume.lease import Lease
+from shardq.spark.consume.lease import ReaderLease
 from shardq.spark.consume.settling import _settle
 from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack
 from shardq.spark.ops.bulk import BulkOffset, store_rows
 from shardq.spark.ops.recount import Recount, recount, server_ms
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from shardq.spark.ops.unnumbered import store_unnumbered
 from shardq.spark.options import Connecting, Consuming, Reading, parsed
-from shardq.spark.parts import Part
+from shardq.spark.parts import SparkPart
 from shardq.spark.reader import read_part
 from shardq.spark.schema import arrow_schema, table_schema
 from tests.acl import Users
@@ -33,7 +33,7 @@ def url(server: Server, user: str) -> str:
     return Users(server).url(user)
 
 
-def counted(options: Reading, part: Part) -> int:
+def counted(options: Reading, part: SparkPart) -> int:
     """How many rows a part has."""
     return sum(batch.num_rows for batch in read_part(options, arrow_schema(table_schema(options.table)), part))
 
@@ -50,8 +50,8 @@ def test_an_analyst_may_read_all_tables_and_nothing_else(server: Server) -> None
     def reading(**more: str) -> Reading:
         return parsed(Reading, given | more)
 
-    assert counted(reading(), Part("jobs", ("0", "1", "2", "3", "d"))) == 47
-    assert counted(reading(state="dead"), Part("jobs", (), "0-0", "+")) == 3
+    assert counted(reading(), SparkPart("jobs", ("0", "1", "2", "3", "d"))) == 47
+    assert counted(reading(state="dead"), SparkPart("jobs", (), "0-0", "+")) == 3
     with Client.from_url(given["url"]) as analyst:
         state = analyst.queue("jobs", create=True).state
         analyst.queue("jobs", create=True).stats()
@@ -59,7 +59,7 @@ def test_an_analyst_may_read_all_tables_and_nothing_else(server: Server) -> None
         letters = DeadTrack(analyst, state, dead)
         assert letters.on("0-0", letters.last(), 2) < letters.last()
         events = JournalTrack(analyst, state, journal)
-        assert counted(journal, Part("jobs", (), str(events.first()), str(events.last()))) == 50 + 10 + 3 + 2
+        assert counted(journal, SparkPart("jobs", (), str(events.first()), str(events.last()))) == 50 + 10 + 3 + 2
         with pytest.raises(BackendError, match="denies this user"):
             analyst.queue("jobs", create=True).write(b"x", shard_key="t")
     server.run("ACL", "DELUSER", *ROLES)
@@ -74,9 +74,9 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
         rows = Rows([b"t"] * 600, "b", [b"x"] * 600)
         began = producer.run(server_ms(producer.clock, producer.timeout))
         offset = BulkOffset("w", "0", began=began)
-        producer.run(store_rows(state, offset, 0, rows, Pace(max_backlog=1000)))
+        producer.run(store_rows(state, offset, 0, rows, RowPace(max_backlog=1000)))
         assert producer.run(recount(state, [offset])) == Recount([], [])
-        producer.run(store_unnumbered(state, rows, Pace()))
+        producer.run(store_unnumbered(state, rows, RowPace()))
     server.run("ACL", "DELUSER", *ROLES)
     with Client.from_url(server.url) as client:
         assert client.queue("jobs", create=True).len() == 1200
@@ -91,7 +91,7 @@ def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
     held: list[Received] = []
     lease(consumer, state, held, 100, 30)
     assert consumer.run(settle.extend(state, held, 30)) == [Settled.OK] * 30
-    leases = [Lease.of("jobs", each).text for each in held]
+    leases = [ReaderLease.of("jobs", each).text for each in held]
     results = [
         *_settle(options, lambda state, held, _: settle.ack(state, held), leases[:10], [""] * 10),
         *_settle(options, lambda state, held, why: settle.nack(state, held, 60, why), leases[10:20], ["later"] * 10),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardq.spark.shape import Shape
+from shardq.spark.shape import RowShape
 from tests.spark.malformed import Example, examples
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -32,7 +32,7 @@ PAGE = pa.struct(
 
 def seen(kind: pa.DataType, tag: str, body: bytes, *, nullable: bool = True) -> tuple[Any, str]:
     """What becomes of one payload, in a column: the value, and why it does not fit."""
-    column, reasons = Shape(kind, nullable=nullable).column([tag], [body])
+    column, reasons = RowShape(kind, nullable=nullable).column([tag], [body])
     return column.to_pylist(maps_as_pydicts="strict")[0], reasons.get(0, "")
 
 
@@ -170,7 +170,7 @@ def test_a_reason_has_nothing_of_the_payload(kind: pa.DataType, text: str) -> No
 
 def test_one_row_does_not_change_another() -> None:
     bodies = [b'{"a": 1}', b'{"a": 2.5, "b": "x"}', b'{"a": 3.0}', b"[]"]
-    column, reasons = Shape(PAGE).column(["j"] * 4, bodies)
+    column, reasons = RowShape(PAGE).column(["j"] * 4, bodies)
     assert [row and row["a"] for row in column.to_pylist()] == [1, None, 3, None]
     assert reasons.keys() == {1, 3}
 
@@ -220,7 +220,7 @@ def near(kind: pa.DataType) -> st.SearchStrategy[Any]:
 def test_what_is_decoded_in_one_go_is_what_a_closer_look_says(data: st.DataObject, kind: pa.DataType, tag: str) -> None:
     value = data.draw(st.one_of(near(kind), near(kind), VALUES))
     body = (msgspec.json if tag == "j" else msgspec.msgpack).encode(value)
-    shape = Shape(kind)
+    shape = RowShape(kind)
     column, reasons = shape.column([tag], [body])
     looked, reason = shape.fit(tag, body)
     assert reasons.get(0, "") == reason

@@ -93,7 +93,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(guard, "_has_failed", False)
     monkeypatch.setattr(measures, "_failing", None)
     monkeypatch.setattr(export, "MAX_WAITING", 3)
-    monkeypatch.setattr(export, "PIECE", 1)
+    monkeypatch.setattr(export, "VALUES_AT_ONCE", 1)
     if what == "get_current":
         monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
         monkeypatch.setattr(context, "get_current", fail)

@@ -135,7 +135,7 @@ def waits() -> list[int]:
 def test_values_that_nobody_collects_stay_few(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of further ones are recorded at once: none is lost."""
     monkeypatch.setattr(export, "MAX_WAITING", 20)
-    monkeypatch.setattr(export, "PIECE", 10)
+    monkeypatch.setattr(export, "VALUES_AT_ONCE", 10)
     with measuring.metrics_on() as reader:
         for number in range(30):
             queue.write(number, shard_key="t")
@@ -153,8 +153,8 @@ def test_values_that_nobody_collects_stay_few(queue: Queue, monkeypatch: pytest.
 def test_a_busy_series_has_the_room_that_others_do_not_need() -> None:
     """An SDK collects once a minute by itself, and a worker may run hundreds of jobs a second."""
     taken: list[float] = []
-    room = export.Room(export.MAX_WAITING)
-    busy, idle = (export.Waiting(taken.extend, room) for _ in range(2))
+    room = export.SeriesRoom(export.MAX_WAITING)
+    busy, idle = (export.WaitingValues(taken.extend, room) for _ in range(2))
     idle.add(1)
     for _ in range(60):
         busy.add_each([0.5] * 1_000)
@@ -178,7 +178,7 @@ def test_a_forked_child_has_all_the_room(reader: InMemoryMetricReader, queue: Qu
 
 def test_threads_that_collect_while_others_measure_take_each_value_once() -> None:
     taken: list[float] = []
-    waiting = export.Waiting(taken.extend, export.Room(128))
+    waiting = export.WaitingValues(taken.extend, export.SeriesRoom(128))
     together, is_over = threading.Barrier(4), threading.Event()
 
     def add(first: int) -> None:
@@ -246,7 +246,7 @@ def test_an_sdk_that_fails_is_logged_once_and_fails_no_call(
     what: Any, name: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(export, "MAX_WAITING", 2)
-    monkeypatch.setattr(export, "PIECE", 1)
+    monkeypatch.setattr(export, "VALUES_AT_ONCE", 1)
     monkeypatch.setattr(what, name, fail)
     monkeypatch.setattr("opentelemetry.metrics.get_meter_provider", _internal.get_meter_provider)
     with measuring.metrics_on() as reader, caplog.at_level(logging.ERROR):

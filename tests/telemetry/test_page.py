@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Final
 
-from shardq.telemetry.export import COUNTED
+from shardq.telemetry.export import COUNTERS
 from shardq.telemetry.instruments import INSTRUMENTS, LABELS, Instrument
 from shardq.telemetry.tally import MAX_ERRORS, MAX_TASKS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "telemetry.md"
-OF_PROCESSES: Final = {each.name for each in COUNTED} | {each.name for each in INSTRUMENTS if each.buckets}
+OF_PROCESSES: Final = {each.name for each in COUNTERS} | {each.name for each in INSTRUMENTS if each.buckets}
 HEAD: Final = "| OpenTelemetry | Prometheus | kind, unit | labels | what |\n|---|---|---|---|---|\n"
 TABLE: Final = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 

@@ -23,7 +23,7 @@ from shardq.telemetry.instruments import (
     TASK,
 )
 from shardq.telemetry.sample import Distribution, Labels
-from shardq.telemetry.tally import MAX_ERRORS, MAX_QUEUES, MAX_TASKS, OTHER, OTHER_ERROR, Source
+from shardq.telemetry.tally import MAX_ERRORS, MAX_QUEUES, MAX_TASKS, OTHER, OTHER_ERROR, TallySource
 
 JOBS: Labels = ((QUEUE, "jobs"),)
 HOSTILE = ("a\nb", 'a"b\\', "\x00", "é" * 5000, "\udcff", "")
@@ -55,7 +55,7 @@ def test_counters_sums_gauges_and_histograms() -> None:
 
 def test_a_source_is_asked_when_somebody_looks() -> None:
     counted, running = Tally(), [1]
-    counted.sources.append(Source((BUSY,), lambda: [(BUSY, running[0], JOBS)]))
+    counted.sources.append(TallySource((BUSY,), lambda: [(BUSY, running[0], JOBS)]))
     running[0] = 7
     assert values(counted) == {(BUSY.name, JOBS): 7}
 
@@ -141,7 +141,7 @@ def test_a_child_process_begins_with_nothing() -> None:
 def test_a_child_process_asks_none_of_its_parents_sources() -> None:
     """They tell of jobs of the parent, and may wait for a lock that a thread of the parent had."""
     counted = Tally()
-    counted.sources.append(Source((SENT,), lambda: [(SENT, 7, JOBS)]))
+    counted.sources.append(TallySource((SENT,), lambda: [(SENT, 7, JOBS)]))
     child = os.fork()
     if not child:
         os._exit(int(values(counted) != {}))

@@ -18,7 +18,7 @@ from shardq.clock import SystemClock
 from shardq.errors import ClosedError, ConfigError
 from shardq.testing import ManualClock
 from shardq.timing import Callback, Entry, LoopTimer, ThreadTimer, Timer
-from shardq.timing.timer import LONGEST_WAIT, Alarm
+from shardq.timing.timer import MAX_WAIT, Alarm
 from tests.timing.names import names
 from tests.waiting import eventually
 
@@ -332,7 +332,7 @@ def test_an_idle_timer_never_wakes(threaded: ThreadTimer, waits: Waits, clock: M
 def test_a_long_wait_comes_in_pieces(threaded: ThreadTimer, waits: Waits) -> None:
     """What the system waits with does not count the time that the machine slept, and overflows."""
     threaded.call_later(1e15, print)
-    eventually(lambda: waits.seconds == [LONGEST_WAIT])
+    eventually(lambda: waits.seconds == [MAX_WAIT])
 
 
 @pytest.mark.parametrize("pending", [False, True])
@@ -554,15 +554,15 @@ async def test_a_loop_timer_is_a_second_late_at_most_after_the_machine_slept(clo
     loop = SleepyLoop()
     timer = LoopTimer(loop, clock=clock)
     timer.call_later(30, seen.append, clock)
-    assert loop.delays == [LONGEST_WAIT]
+    assert loop.delays == [MAX_WAIT]
     clock.advance(1)
     loop.callbacks[-1]()
-    assert (seen, loop.delays) == ([], [LONGEST_WAIT] * 2)
+    assert (seen, loop.delays) == ([], [MAX_WAIT] * 2)
     clock.advance(3600)
     loop.callbacks[-1]()
     assert seen == [clock]
     assert len(loop.delays) == 2  # nothing is pending: no handle
-    assert LONGEST_WAIT <= 1
+    assert MAX_WAIT <= 1
 
 
 def test_on_a_closed_loop_nothing_is_inserted() -> None:

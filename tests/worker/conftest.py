@@ -42,7 +42,7 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blocked read of a thread ends at its next slice, and leases are looked at often: not a second for each test."""
     monkeypatch.setattr(traffic, "BLOCK", 0.1)
     monkeypatch.setattr(keeper, "PULSE", 0.05)
-    monkeypatch.setattr(timer, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(timer, "MAX_WAIT", 0.05)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 from shardq import Client, Queue, WorkerStatus
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
-from shardq.worker.beats import PATIENCE, PERIOD, QUIET, Beats, Pulse
+from shardq.worker.beats import LOG_INTERVAL, PATIENCE, PERIOD, Beats, Pulse
 from shardq.worker.state import Read
 from shardq.worker.traffic import Traffic
 from tests.clients import ClientKind
@@ -191,7 +191,7 @@ def test_a_beat_that_is_refused_fails_nothing_and_is_logged_seldom(
             clock.by += STEP
             jobs.write(number, shard_key="t")
             assert done.acquire(timeout=60)
-        assert clock.by < 2 * QUIET + 1
+        assert clock.by < 2 * LOG_INTERVAL + 1
         begun.stop()
     assert begun.failure is None
     assert jobs.stats().acked == 15

@@ -12,7 +12,7 @@ from shardq import Client, ConfigError, Queue, Worker
 from shardq.backoff import Constant
 from shardq.codec import Codecs
 from shardq.model import Received
-from shardq.worker.children import Answer, Child, Children
+from shardq.worker.children import Child, ChildAnswer, Children
 from tests.waiting import eventually
 from tests.worker import handlers
 from tests.worker.conftest import PassTime
@@ -134,7 +134,7 @@ def test_a_child_that_cannot_be_told_is_not_left(
     started: list[Child] = []
     handle, start = Child.handle, Children._start
 
-    def failing(child: Child, received: Received, keeps: int | None = None) -> Answer:
+    def failing(child: Child, received: Received, keeps: int | None = None) -> ChildAnswer:
         if received.count == 1:
             raise ValueError("not to be encoded")
         return handle(child, received, keeps)

@@ -19,8 +19,8 @@ from shardq.timing import ThreadTimer
 from shardq.worker import keeper as module
 from shardq.worker.keeper import Keeper
 from shardq.worker.outcome import ACK
-from shardq.worker.plan import Plan
-from shardq.worker.state import BUSY, GONE, LEASED, Job, WorkerState
+from shardq.worker.plan import WorkerPlan
+from shardq.worker.state import BUSY, GONE, LEASED, WorkerJob, WorkerState
 
 LEASE = 30.0
 WINDOW = 1.0
@@ -59,14 +59,14 @@ class Bench:
     """A worker's state, its keeper without the thread, and the clock."""
 
     def __init__(self, queue: Queue, clock: ManualClock) -> None:
-        self.queue, self.clock, self.lost_jobs = queue, clock, list[Job]()
+        self.queue, self.clock, self.lost_jobs = queue, clock, list[WorkerJob]()
         self.state = WorkerState(1_000_000)
         self.extender = Extender(queue)
-        self.keeper = Keeper(queue.client, queue.state, Plan(visibility_timeout=LEASE), self)
+        self.keeper = Keeper(queue.client, queue.state, WorkerPlan(visibility_timeout=LEASE), self)
         self.keeper._client = cast("Client", self.extender)
         self.timer = queue.client.timer
 
-    def lost(self, job: Job) -> None:
+    def lost(self, job: WorkerJob) -> None:
         """What the keeper reports."""
         self.lost_jobs.append(job)
         self.state.lost(job)
@@ -75,7 +75,7 @@ class Bench:
         """Always."""
         return True
 
-    def arrive(self, count: int = 1) -> list[Job]:
+    def arrive(self, count: int = 1) -> list[WorkerJob]:
         """So many messages are read, and their handlers start."""
         deadline = self.clock.monotonic() + LEASE
         row = Received("1-1-0", "t", 1, deadline, b"x", "b", {}, "", 0, 0.0, "0:1-1:1:holder")
@@ -85,7 +85,7 @@ class Bench:
         self.keeper.keep(jobs)
         return jobs
 
-    def end(self, job: Job) -> None:
+    def end(self, job: WorkerJob) -> None:
         """Its handler is done, and the message acked."""
         self.state.ended(job, ACK)
         cast("Delivery", job.delivery)._lease.settle()
@@ -238,7 +238,7 @@ def test_a_closed_keeper_reports_nothing(bench: Bench) -> None:
 
 def test_against_a_scan(bench: Bench, rng: Random) -> None:
     """Whatever comes and goes: at any moment a scan finds no lease that has less than half of its time left."""
-    held: list[Job] = []
+    held: list[WorkerJob] = []
     for _ in range(400):
         held += bench.arrive(rng.randrange(4))
         for job in rng.sample(held, min(len(held), rng.randrange(3))):

@@ -15,7 +15,7 @@ from shardq.worker import pace
 from shardq.worker.outcome import ACK, GIVE_BACK
 from shardq.worker.pace import Pace
 from shardq.worker.slots import shares
-from shardq.worker.state import BUSY, Job, LookLater, Read, SettleJobs, WorkerState
+from shardq.worker.state import BUSY, LookLater, Read, SettleJobs, WorkerJob, WorkerState
 from tests.worker.test_state import FakeDelivery
 
 SLOTS = 64
@@ -99,7 +99,7 @@ def test_what_waits_in_vain_again_and_again_is_read_ahead_ever_more_rarely() -> 
 def test_of_handlers_in_step_few_messages_are_given_back_unworked(length: float) -> None:
     state, waves = WorkerState(SLOTS), 300
     state.pace.lasts = 30.0
-    started: list[Job] = []
+    started: list[WorkerJob] = []
     for wave in range(waves):
         now, looks = wave * length, False
         for job in started:
@@ -107,7 +107,7 @@ def test_of_handlers_in_step_few_messages_are_given_back_unworked(length: float)
             state.ended(job, ACK)
         started = []
         while (action := state.next()) is not None:
-            if isinstance(action, Job):
+            if isinstance(action, WorkerJob):
                 action.started = now
                 started.append(action)
             elif isinstance(action, Read):
@@ -172,7 +172,7 @@ class Desk:
     def perform(self) -> None:
         """Do all that is next."""
         while (action := self.state.next()) is not None:
-            if isinstance(action, Job):
+            if isinstance(action, WorkerJob):
                 self.begin(action)
             elif isinstance(action, LookLater):
                 self.at(self.now + action.seconds, self.state.look)
@@ -181,7 +181,7 @@ class Desk:
                 over = max(self.now, self.stall_until) + self.call
                 self.at(over, lambda action=action: self.answer(action))  # type: ignore[misc]
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: WorkerJob) -> None:
         """A handler begins."""
         job.started = self.now
         if (written := self._written.pop(job.delivery, None)) is not None:
@@ -189,7 +189,7 @@ class Desk:
         if self.now < self.hang_from:
             self.at(self.now + self.length * self.rng.uniform(0.5, 1.5), lambda: self.end(job))
 
-    def end(self, job: Job) -> None:
+    def end(self, job: WorkerJob) -> None:
         """A handler ends."""
         job.ended = self.now
         self.worked += job.ended - job.started
@@ -242,7 +242,7 @@ def test_when_redis_stands_still_only_those_wait_long_who_write_then_with_or_wit
     seed: int, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     """A read was under way for ten lengths, and all handlers had ended: no message lay in the worker for so long."""
-    monkeypatch.setattr(pace, "PART", part)
+    monkeypatch.setattr(pace, "READ_AHEAD_DIVISOR", part)
     desk = Desk(random.Random(seed), SLOTS, 0.02, call=0.001)
     begin, end = 2.0, 2.2
 
@@ -271,7 +271,7 @@ def test_what_was_read_ahead_goes_back_uncounted_when_handlers_hang(seed: int) -
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def reads_ahead() -> tuple[WorkerState, list[Job]]:
+def reads_ahead() -> tuple[WorkerState, list[WorkerJob]]:
     """A worker of twelve slots behind a backlog, all of them busy with these jobs, and two messages read ahead."""
     state = WorkerState(12)
     state.pace.lasts = 30.0
@@ -285,24 +285,24 @@ def reads_ahead() -> tuple[WorkerState, list[Job]]:
     return state, [*others, *started(state)]
 
 
-def answer(state: WorkerState, acks: Sequence[Job], found: int) -> None:
+def answer(state: WorkerState, acks: Sequence[WorkerJob], found: int) -> None:
     for job in acks:
         job.delivery.answered = True
     state.acked(acks)
     state.arrived([FakeDelivery() for _ in range(found)])  # type: ignore[misc]
 
 
-def started(state: WorkerState) -> list[Job]:
+def started(state: WorkerState) -> list[WorkerJob]:
     """All that begin now; the look that is asked for next."""
-    found: list[Job] = []
-    while isinstance(action := state.next(), Job):
+    found: list[WorkerJob] = []
+    while isinstance(action := state.next(), WorkerJob):
         action.started = 1.0
         found.append(action)
     assert action is None or action == LATER
     return found
 
 
-def end(state: WorkerState, job: Job) -> None:
+def end(state: WorkerState, job: WorkerJob) -> None:
     job.ended = job.started + 2**-6
     state.ended(job, ACK)
 
@@ -310,11 +310,11 @@ def end(state: WorkerState, job: Job) -> None:
 def test_the_next_read_comes_when_what_was_read_ahead_has_begun_and_takes_the_acks_along() -> None:
     state, jobs = reads_ahead()
     end(state, jobs[0])
-    assert isinstance(state.next(), Job)
+    assert isinstance(state.next(), WorkerJob)
     assert state.next() is None
     assert not state.more
     end(state, jobs[1])
-    assert isinstance(state.next(), Job)
+    assert isinstance(state.next(), WorkerJob)
     assert state.next() == Read(2, jobs[:2])
 
 
@@ -334,7 +334,7 @@ def test_acks_of_handlers_that_end_while_a_read_is_under_way_wait_for_the_next_o
 def test_what_was_read_ahead_stays_while_something_begins_and_else_goes_back() -> None:
     state, jobs = reads_ahead()
     end(state, jobs[0])
-    assert isinstance(state.next(), Job)
+    assert isinstance(state.next(), WorkerJob)
     state.look()
     assert [state.next(), state.next()] == [SettleJobs("ack", [jobs[0]]), LATER]
     state.settled([jobs[0]])
@@ -346,9 +346,9 @@ def test_what_was_read_ahead_stays_while_something_begins_and_else_goes_back() -
 
 def test_queues_that_share_their_slots_read_nothing_ahead() -> None:
     share, _ = shares(24, [1, 1])
-    jobs: list[Job] = []
+    jobs: list[WorkerJob] = []
     state = WorkerState(24, 0, share)
-    while isinstance(action := state.next(), (Job, Read)):
+    while isinstance(action := state.next(), (WorkerJob, Read)):
         if isinstance(action, Read):
             answer(state, (), action.credit)
         else:
@@ -357,4 +357,4 @@ def test_queues_that_share_their_slots_read_nothing_ahead() -> None:
     end(state, jobs[0])
     assert state.next() == Read(1, [jobs[0]])
     answer(state, [jobs[0]], 1)
-    assert [type(state.next()), state.next()] == [Job, None]
+    assert [type(state.next()), state.next()] == [WorkerJob, None]

@@ -20,7 +20,7 @@ from shardq.partitions.parts import numbers_of
 from shardq.tasks import Tasks
 from shardq.worker import jobs as jobs_of_worker
 from shardq.worker.outcome import Outcome
-from shardq.worker.state import Job
+from shardq.worker.state import WorkerJob
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -341,7 +341,7 @@ def test_a_partition_that_keeps_no_results_has_the_others_acked_all_the_same(
     assert "cannot be read" not in caplog.text
 
 
-def may_go_along(jobs: Any, held: list[Job]) -> Op[Sequence[Job]]:
+def may_go_along(jobs: Any, held: list[WorkerJob]) -> Op[Sequence[WorkerJob]]:
     """Those that the next read acks."""
     op = jobs_of_worker.keeping(jobs, held)
     assert op is not None
@@ -353,7 +353,7 @@ def test_acks_of_a_partition_that_is_away_are_in_no_read_of_the_others(server: S
     with Client.from_url(server.url) as client:
         jobs: Any = client.queue(queue_name, **SETTINGS)
         jobs.write_many([(tenant, tenant) for tenant in HOMES.values()])
-        held = [Job(each) for each in jobs.read_many(9)]
+        held = [WorkerJob(each) for each in jobs.read_many(9)]
         for each in held:
             each.outcome = Outcome("ack")
         assert jobs_of_worker.keeping(jobs, held) is None

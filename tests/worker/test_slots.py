@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from shardq import ConfigError
-from shardq.worker.slots import Share, Slots, parts
+from shardq.worker.slots import QueueSlots, SlotShare, parts
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ def test_slots_are_divided_by_weights(total: int, weights: list[int], expected: 
 
 def test_each_queue_needs_a_slot() -> None:
     with pytest.raises(ConfigError, match="at least 3"):
-        Slots(2, [1, 1, 1])
+        QueueSlots(2, [1, 1, 1])
 
 
-def shares(total: int, *weights: int) -> tuple[Slots, list[Share]]:
-    slots = Slots(total, weights)
+def shares(total: int, *weights: int) -> tuple[QueueSlots, list[SlotShare]]:
+    slots = QueueSlots(total, weights)
     return slots, slots.shares
 
 
@@ -33,7 +33,7 @@ AT_ONCE = 0.0
 """Seconds of a read that has not waited."""
 
 
-def began(share: Share, found: int = 100, took: float = AT_ONCE) -> int:
+def began(share: SlotShare, found: int = 100, took: float = AT_ONCE) -> int:
     """A read of a queue that has *found* messages. Return how many of them begin; the others are given back."""
     count = min(share.take(100), found)
     if over := share.came(count, took):
@@ -144,7 +144,7 @@ def test_a_queue_that_got_nothing_is_told_when_slots_come_free() -> None:
     assert told == ["other"], "it has not asked in vain since"
 
 
-def began_all(share: Share) -> int:
+def began_all(share: SlotShare) -> int:
     """Read until nothing begins."""
     return sum(iter(partial(began, share), 0))
 
@@ -152,7 +152,7 @@ def began_all(share: Share) -> int:
 class Queues:
     """Queues at work: how many messages of each run, and for how many its read asks."""
 
-    def __init__(self, shares: list[Share]) -> None:
+    def __init__(self, shares: list[SlotShare]) -> None:
         self.shares, self.runs, self.asked = shares, [0] * len(shares), [0] * len(shares)
 
     def step(self, number: int, rng: Random) -> None:

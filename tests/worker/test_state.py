@@ -13,28 +13,28 @@ from typing import Any
 import pytest
 
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
-from shardq.worker.pace import PART
-from shardq.worker.slots import Slots
+from shardq.worker.pace import READ_AHEAD_DIVISOR
+from shardq.worker.slots import QueueSlots
 from shardq.worker.state import (
     AWAY,
-    BATCH,
     BUSY,
     DRAINING,
     FREE,
     GONE,
     LEASED,
     LIFE,
+    MAX_PIGGYBACKED,
+    MAX_SETTLED_A_CALL,
     MESSAGE,
-    MOST_PIGGYBACKED,
     RETURNING,
     RUNNING,
     SLOT,
     STOPPED,
     WAITING,
-    Job,
     LookLater,
     Read,
     SettleJobs,
+    WorkerJob,
     WorkerState,
 )
 
@@ -64,11 +64,11 @@ def deliveries(how_many: int, **fields: float) -> list[Any]:
     return [FakeDelivery(**fields) for _ in range(how_many)]  # type: ignore[arg-type]
 
 
-def _fake(job: Job) -> FakeDelivery:
+def _fake(job: WorkerJob) -> FakeDelivery:
     return job.delivery  # type: ignore[return-value]
 
 
-def _number(job: Job) -> int:
+def _number(job: WorkerJob) -> int:
     return _fake(job).number
 
 
@@ -78,25 +78,25 @@ class Simulation:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.concurrency, ahead = rng.choice([1, 2, 5, 40]), rng.choice([0, 0, 1, 7])
-        self.window = self.concurrency + max(ahead, self.concurrency // PART)
+        self.window = self.concurrency + max(ahead, self.concurrency // READ_AHEAD_DIVISOR)
         self.took = rng.choice([0.0, 0.02, 2.0])
         self.state = WorkerState(self.concurrency, ahead)
         self.state.max_deliveries = 4
-        self.running: list[Job] = []
+        self.running: list[WorkerJob] = []
         self.reading: Read | None = None
         self.settling: SettleJobs | None = None
         self.looks = False
-        self.lost: set[Job] = set()
-        self.arrived: list[Job] = []
-        self.told: Counter[Job] = Counter()
-        self.settled: Counter[Job] = Counter()
+        self.lost: set[WorkerJob] = set()
+        self.arrived: list[WorkerJob] = []
+        self.told: Counter[WorkerJob] = Counter()
+        self.settled: Counter[WorkerJob] = Counter()
         self.stopping = False
 
     def perform(self) -> None:
         """Take all actions there are; check what each may be."""
         while (action := self.state.next()) is not None:
             assert self.state.life != STOPPED
-            if isinstance(action, Job):
+            if isinstance(action, WorkerJob):
                 assert action not in self.lost
                 assert action not in self.running
                 if self.stopping:
@@ -107,7 +107,7 @@ class Simulation:
                 assert self.reading is None
                 assert not self.stopping
                 assert 0 < action.credit <= self.window - len(self.running)
-                assert len(action.acks) <= MOST_PIGGYBACKED
+                assert len(action.acks) <= MAX_PIGGYBACKED
                 self.check_sent("ack", action.acks)
                 self.reading = action
             elif isinstance(action, LookLater):
@@ -116,11 +116,11 @@ class Simulation:
                 self.looks = True
             else:
                 assert self.settling is None
-                assert 0 < len(action.jobs) <= BATCH
+                assert 0 < len(action.jobs) <= MAX_SETTLED_A_CALL
                 self.check_sent(action.verb, action.jobs)
                 self.settling = action
 
-    def check_sent(self, verb: str, jobs: Sequence[Job]) -> None:
+    def check_sent(self, verb: str, jobs: Sequence[WorkerJob]) -> None:
         for job in jobs:
             assert job not in self.lost, "settled after its lease was lost"
             assert job.outcome is not None
@@ -128,7 +128,7 @@ class Simulation:
             assert self.settled[job] == 0, "settled twice"
             assert not any(job in under_way for under_way in self.under_way()), "sent twice at a time"
 
-    def under_way(self) -> list[Sequence[Job]]:
+    def under_way(self) -> list[Sequence[WorkerJob]]:
         """What is sent and has no answer yet."""
         return [self.settling.jobs if self.settling else (), self.reading.acks if self.reading else ()]
 
@@ -144,7 +144,7 @@ class Simulation:
                 self.fail(job)
         self.state.acked(self.reading.acks)
 
-    def fail(self, job: Job) -> None:
+    def fail(self, job: WorkerJob) -> None:
         """This could not be settled; maybe its lease is over by now."""
         _fake(job).remaining = self.rng.choice([10.0, 10.0, 0.0])
         if _fake(job).remaining <= 0:
@@ -275,7 +275,7 @@ def test_a_read_asks_for_what_can_start_and_only_one_is_under_way() -> None:
     assert state.next() is None
     state.arrived(deliveries(2))
     jobs = [state.next() for _ in range(2)]
-    assert all(isinstance(job, Job) for job in jobs)
+    assert all(isinstance(job, WorkerJob) for job in jobs)
     assert state.next() == Read(1)
     assert state.next() is None
     assert not state.more
@@ -308,7 +308,7 @@ def _run(state: WorkerState, seconds: float) -> None:
     state.arrived(deliveries(1))
     state.acked(action.acks)
     job = state.next()
-    assert isinstance(job, Job)
+    assert isinstance(job, WorkerJob)
     job.started, job.ended = 1.0, 1.0 + seconds
     state.ended(job, ACK)
 
@@ -320,12 +320,12 @@ def test_what_a_stream_brought_starts_first() -> None:
     of_floods = deliveries(3)
     state.arrived(of_floods)
     running = state.next()
-    assert isinstance(running, Job)
+    assert isinstance(running, WorkerJob)
     state.arrived([*deliveries(1), *(newcomers := deliveries(2, stream=7)), *deliveries(1, stream=7, count=2)])
     state.ended(running, ACK)
     started = []
-    while isinstance(job := state.next(), (Job, Read, SettleJobs)):
-        if isinstance(job, Job):
+    while isinstance(job := state.next(), (WorkerJob, Read, SettleJobs)):
+        if isinstance(job, WorkerJob):
             started.append(job.delivery)
             state.ended(job, ACK)
     assert started[:2] == newcomers
@@ -353,9 +353,9 @@ def test_settling_gathers_while_a_call_is_under_way() -> None:
     state.next()
     state.arrived(deliveries(3))
     first, second, third = (state.next() for _ in range(3))
-    assert isinstance(first, Job)
-    assert isinstance(second, Job)
-    assert isinstance(third, Job)
+    assert isinstance(first, WorkerJob)
+    assert isinstance(second, WorkerJob)
+    assert isinstance(third, WorkerJob)
     assert state.next() is None
     state.ended(first, OUTCOMES[2])
     assert state.next() == SettleJobs("reject", [first])
@@ -369,18 +369,18 @@ def test_settling_gathers_while_a_call_is_under_way() -> None:
     assert state.next() == SettleJobs("nack", [third])
 
 
-def handled(state: WorkerState, count: int) -> list[Job]:
+def handled(state: WorkerState, count: int) -> list[WorkerJob]:
     """Jobs that came with a read and are acked, but not sent."""
     assert isinstance(state.next(), Read)
     state.arrived(deliveries(count))
-    jobs = [job for _ in range(count) if isinstance(job := state.next(), Job)]
+    jobs = [job for _ in range(count) if isinstance(job := state.next(), WorkerJob)]
     for job in jobs:
         state.ended(job, ACK)
     assert len(jobs) == count
     return jobs
 
 
-def answer(jobs: Iterable[Job]) -> None:
+def answer(jobs: Iterable[WorkerJob]) -> None:
     for job in jobs:
         _fake(job).answered = True
 
@@ -395,7 +395,7 @@ def test_a_read_takes_along_what_waits_to_be_acked() -> None:
     state.acked(jobs)
     state.arrived(deliveries(1))
     assert {job for job in state.held if job.message != LEASED} == set()
-    assert isinstance(state.next(), Job)
+    assert isinstance(state.next(), WorkerJob)
 
 
 def test_what_ends_while_the_read_waits_is_settled_by_itself_at_once() -> None:
@@ -403,7 +403,7 @@ def test_what_ends_while_the_read_waits_is_settled_by_itself_at_once() -> None:
     state.next()
     state.arrived(deliveries(1))
     job = state.next()
-    assert isinstance(job, Job)
+    assert isinstance(job, WorkerJob)
     assert state.next() == Read(1)
     state.ended(job, ACK)
     assert state.more
@@ -415,8 +415,8 @@ def test_nacks_go_out_by_themselves_beside_a_read_with_acks() -> None:
     state.next()
     state.arrived(deliveries(2))
     done, failed = state.next(), state.next()
-    assert isinstance(done, Job)
-    assert isinstance(failed, Job)
+    assert isinstance(done, WorkerJob)
+    assert isinstance(failed, WorkerJob)
     state.decide(done, ACK)
     state.decide(failed, OUTCOMES[1])
     assert [state.next(), state.next()] == [SettleJobs("nack", [failed]), Read(1, [done])]
@@ -441,9 +441,9 @@ def test_acks_of_a_read_that_failed_go_out_by_themselves_until_that_works() -> N
 
 
 def test_more_acks_than_a_round_trip_takes_are_settled_beside_the_read() -> None:
-    state = WorkerState(MOST_PIGGYBACKED + 1)
-    jobs = handled(state, MOST_PIGGYBACKED + 1)
-    assert [state.next(), state.next()] == [SettleJobs("ack", jobs), Read(MOST_PIGGYBACKED + 1)]
+    state = WorkerState(MAX_PIGGYBACKED + 1)
+    jobs = handled(state, MAX_PIGGYBACKED + 1)
+    assert [state.next(), state.next()] == [SettleJobs("ack", jobs), Read(MAX_PIGGYBACKED + 1)]
 
 
 def test_after_stop_nothing_is_taken_along() -> None:
@@ -461,7 +461,7 @@ def test_a_lost_lease_frees_its_slot_only_when_the_handler_ends() -> None:
     state.next()
     state.arrived(deliveries(1))
     job = state.next()
-    assert isinstance(job, Job)
+    assert isinstance(job, WorkerJob)
     assert state.lost(job)
     assert not state.lost(job)
     assert state.stuck == state.concurrency
@@ -482,7 +482,7 @@ def test_what_waits_is_given_back_while_draining_since_that_does_not_count() -> 
 
 
 def test_messages_for_which_several_queues_have_no_slot_are_given_back_at_once() -> None:
-    slots = Slots(2, [1, 1])
+    slots = QueueSlots(2, [1, 1])
     busy, state = slots.shares[0], WorkerState(2, share=slots.shares[1])
     assert state.next() == Read(2)
     assert [busy.take(1), busy.came(1, 0.0)] == [1, 0]
@@ -503,18 +503,18 @@ def test_away_changes_only_with_news() -> None:
 
 
 def test_unsettled_messages_hold_up_reading() -> None:
-    state = WorkerState(BATCH)
+    state = WorkerState(MAX_SETTLED_A_CALL)
     for _ in range(20):
         action = state.next()
         if not isinstance(action, Read):
             break
         state.arrived(deliveries(action.credit))
-        while isinstance(job := state.next(), Job):
+        while isinstance(job := state.next(), WorkerJob):
             state.ended(job, ACK)
         if isinstance(job, Read):
             state.read_failed()
     assert not isinstance(state.next(), Read)
-    assert len(state.held) <= 4 * BATCH
+    assert len(state.held) <= 4 * MAX_SETTLED_A_CALL
 
 
 def test_the_tables_name_only_states_that_they_have() -> None:

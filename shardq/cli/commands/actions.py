@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
-from shardq.cli.acting import Doing, follow
-from shardq.cli.exits import OK, Nothing, UsageError
+from shardq.cli.acting import ActionWords, follow
+from shardq.cli.exits import OK, NothingThere, UsageError
 from shardq.cli.flags import add_change
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.screens.actions import lines
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shardq.client import Queue
     from shardq.model.action import ActionStatus
 
-DOES: Final = ("list", "stop", "take-over")
+SUBCOMMANDS: Final = ("list", "stop", "take-over")
 
 ABOUT = """Lists what redrives, deletes, cancels, retries or purges by a filter, and what did so in the last day. Such
 an action runs in the process that asked for it; all others see how far it is.
@@ -38,7 +38,7 @@ EXAMPLES = """  shardq actions jobs --watch
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("action", metavar="ACTION", nargs="?", choices=DOES, default="list", help=", ".join(DOES))
+@argument("action", metavar="ACTION", nargs="?", choices=SUBCOMMANDS, default="list", help=", ".join(SUBCOMMANDS))
 @argument("id", metavar="ID", nargs="?", help="which one")
 @flag("watch")
 @takes(add_change)
@@ -52,7 +52,7 @@ def run(args: Args, shell: Shell) -> int:
         raise UsageError(f"name the action to {args.action}: shardq actions {args.queue} lists them")
     one = next((each for each in queue.actions() if each.id == args.id), None)
     if one is None:
-        raise Nothing(f"queue {args.queue!r} has no action {args.id!r}")
+        raise NothingThere(f"queue {args.queue!r} has no action {args.id!r}")
     verb = "Stop" if args.action == "stop" else "Take over"
     if not shell.goes_on(
         args, f"{verb} the {WORDS_OF_ACTIONS[one.kind]} {one.id} of {one.by}", {"queue": args.queue, "id": one.id}
@@ -62,7 +62,7 @@ def run(args: Args, shell: Shell) -> int:
         return follow(
             shell,
             args.queue,
-            Doing(one.kind, WORDS_OF_ACTIONS[one.kind], "done, by both"),
+            ActionWords(one.kind, WORDS_OF_ACTIONS[one.kind], "done, by both"),
             queue.take_over(one.id),
             one.left,
         )
@@ -81,7 +81,7 @@ def _list(args: Args, shell: Shell, queue: Queue) -> None:
 
     watch(args, shell, look)
     if not found:
-        raise Nothing(f"nothing is under way on queue {args.queue!r}, and nothing was in the last day")
+        raise NothingThere(f"nothing is under way on queue {args.queue!r}, and nothing was in the last day")
 
 
 def _fields(action: ActionStatus) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from shardq.cli.declared import changes
-from shardq.cli.exits import DIFFERENT, FAILED, OK
+from shardq.cli.exits import EXIT_DIFFERENT, FAILED, OK
 from shardq.cli.flags import add_sure
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, takes
@@ -46,7 +46,7 @@ nothing the second time. With --dry-run, nothing is changed, and the exit code i
 EXAMPLES = """  shardq apply queues.toml --dry-run
   shardq apply queues.toml --yes"""
 MAX_FILE = 64 * MIB
-TRIES = 3
+MAX_TRIES = 3
 """Others may change a queue meanwhile, so differences are looked for again."""
 
 
@@ -62,7 +62,7 @@ def run(args: Args, shell: Shell) -> int:
         for change in found:
             _show(change, shell)
         remark(f"{plural(count, 'change')}; nothing was changed" if found else "there is nothing to change")
-        return DIFFERENT if found else OK
+        return EXIT_DIFFERENT if found else OK
     if not args.yes:
         for change in found:
             for line in change.lines:
@@ -80,7 +80,7 @@ def _read(name: str) -> bytes:
 
 def _make_all(found: list[Change], declared: Declaration, shell: Shell) -> int:
     made = 0
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         for change in found:
             try:
                 change.make()

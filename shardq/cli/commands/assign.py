@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.flags import add_sure
 from shardq.cli.names import add_names, names_of
 from shardq.cli.output import remark, say
@@ -81,7 +81,7 @@ def _show(queue: Queue, shell: Shell) -> None:
     made = queue.assignment()
     found = [(text_or_bytes(key), dealt) for key, dealt in made.items()]
     if not found:
-        raise Nothing(f"queue {queue.name!r} has no assigned shard keys")
+        raise NothingThere(f"queue {queue.name!r} has no assigned shard keys")
     if shell.json:
         for name, dealt in found:
             say(json_line({**bytes_fields("shard_key", name), "shard": dealt}))

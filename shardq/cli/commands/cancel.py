@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.acting import Doing, act
+from shardq.cli.acting import ActionWords, act
 from shardq.cli.exits import UsageError
 from shardq.cli.filters import where_of
 from shardq.cli.flags import add_change, add_filter
@@ -22,7 +22,7 @@ MEANING = {
     "in flight": "in flight: its worker learns of it at its next extend or ack",
     "dead": "it is a dead letter: nothing was changed; `shardq purge --dead --id` deletes it",
 }
-DOING = Doing("cancel", "Cancel", "cancelled")
+ACTION_WORDS = ActionWords("cancel", "Cancel", "cancelled")
 
 
 @command(ABOUT, EXAMPLES)
@@ -40,7 +40,7 @@ def run(args: Args, shell: Shell) -> int | None:
         raise UsageError("say which: the ID of one, or a filter such as --tenant, --task or --error")
     queue, _ = shell.existing(args.queue)
     if args.message_id is None:
-        return act(shell, args, DOING, where, queue.cancel)
+        return act(shell, args, ACTION_WORDS, where, queue.cancel)
     args.yes = True
     if shell.goes_on(args, f"Cancel message {args.message_id}", {"message_id": args.message_id}):
         was = queue.cancel(args.message_id, **asked_by(args))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from shardq.cli.exits import Nothing
+from shardq.cli.exits import NothingThere
 from shardq.cli.filters import told, where_of
 from shardq.cli.flags import add_filter
 from shardq.cli.letters import fields_of
@@ -77,12 +77,12 @@ def run(args: Args, shell: Shell) -> None:
         return
     watch(args, shell, look)
     if not found and where.tenant is not None:  # a group names five tenants: of another one nobody knows
-        raise Nothing(
+        raise NothingThere(
             f"no group of queue {args.queue!r} names tenant {shown_key(where.tenant)}, and each names only five that "
             "failed lately; --letters looks at all dead letters"
         )
     if not found:
-        raise Nothing(f"nothing failed in queue {args.queue!r}{told(where)}")
+        raise NothingThere(f"nothing failed in queue {args.queue!r}{told(where)}")
 
 
 def _looked_at(queue: Queue) -> tuple[float, Sequence[Failure], frozenset[Kind]]:
@@ -132,7 +132,7 @@ def _list_letters(args: Args, shell: Shell, queue: Queue, numbers: QueueStats) -
         of = " to look at" if not where.is_empty else ""
         remark(f"{numbers.dead - scanned:,} more{of}; see --limit")
     if not found:
-        raise Nothing(f"queue {args.queue!r} has no dead letters{told(where)}")
+        raise NothingThere(f"queue {args.queue!r} has no dead letters{told(where)}")
 
 
 def _letters(queue: Queue) -> Iterator[DeadLetter]:

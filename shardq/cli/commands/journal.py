@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shardq.cli.exits import Nothing
+from shardq.cli.exits import NothingThere
 from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
@@ -35,8 +35,8 @@ EXAMPLES = """  shardq configure jobs journal=1000000 --yes
   shardq journal jobs --message 1732150000000-42-7
   shardq journal jobs --after 0 --json > events.jsonl"""
 
-PAGE = 1000
-POLL = 0.25
+EVENTS_A_PAGE = 1000
+POLL_INTERVAL = 0.25
 
 
 @command(ABOUT, EXAMPLES)
@@ -54,7 +54,9 @@ def run(args: Args, shell: Shell) -> None:
     filtered = args.message is not None or args.tenant is not None
     newest = queue.journal(1)
     if not newest.events and not args.follow and not queue.settings().journal:
-        raise Nothing(f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one")
+        raise NothingThere(
+            f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one"
+        )
     start = args.after if args.after is not None else 0 if filtered else before(newest.latest, args.limit)
     shown = 0
     for event in _events(queue, newest.queue_id, start, follow=args.follow, exact_start=args.after is not None):
@@ -62,7 +64,7 @@ def run(args: Args, shell: Shell) -> None:
             say(json_line(_fields(event)) if shell.json else _lines(event), flush=args.follow)
             shown += 1
     if not shown:
-        raise Nothing(f"the journal of queue {args.queue!r} has no such event")
+        raise NothingThere(f"the journal of queue {args.queue!r} has no such event")
 
 
 def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:
@@ -73,14 +75,14 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
     position, pause, is_there = start, threading.Event(), True
     while True:
         try:
-            page, is_there = queue.journal(PAGE, after=position), True
+            page, is_there = queue.journal(EVENTS_A_PAGE, after=position), True
         except QueueMissing:
             if not follow:
                 raise
             if is_there:
                 remark(f"queue {queue.name!r} was deleted; if it is made anew, its events follow")
             is_there = False
-            pause.wait(POLL)
+            pause.wait(POLL_INTERVAL)
             continue
         if page.queue_id != life:
             remark(f"queue {queue.name!r} was made anew: these are its events from its beginning on")
@@ -93,7 +95,7 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
         if position == page.latest:
             if not follow:
                 return
-            pause.wait(POLL)
+            pause.wait(POLL_INTERVAL)
 
 
 def _lost(page: JournalPage, number: int) -> str:

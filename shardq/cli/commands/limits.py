@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.filters import tenant_of
 from shardq.cli.flags import add_change
 from shardq.cli.output import remark, say
@@ -73,7 +73,7 @@ def run(args: Args, shell: Shell) -> None:
     if not (found.limits or found.weights or found.paused or found.plans):
         told = f"no tenant of queue {args.queue!r} has limits or a weight of its own, and nothing is paused"
         if change is None:
-            raise Nothing(told)
+            raise NothingThere(told)
         remark(told)
 
 

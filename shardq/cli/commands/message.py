@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.looking import allowed
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
@@ -49,7 +49,7 @@ def run(args: Args, shell: Shell) -> None:
     if status.state == "unknown":
         if shell.json:
             shell.show("", fields_of(status))
-        raise Nothing(f"queue {args.queue!r} has no message {args.message_id}: it was settled, or never was")
+        raise NothingThere(f"queue {args.queue!r} has no message {args.message_id}: it was settled, or never was")
     said = _said(queue, status)
     told = [*wrapped(said.sentence), *(wrapped(said.reason) if said.second else []), "", facts(_details(status))]
     shell.show("\n".join(told), fields_of(status) | {"sentence": said.sentence, "second": said.reason})
@@ -59,7 +59,7 @@ def _show_result(queue: Queue, args: Args, shell: Shell) -> None:
     try:
         value = queue.result(args.message_id, timeout=args.wait or 0.0)
     except (ResultPending, NoResult) as error:
-        raise Nothing(str(error)) from None
+        raise NothingThere(str(error)) from None
     tag, body = shell.client.codecs.encode(value)
     fields = payload_fields(shell.client.codecs, tag, body)
     named = {name.replace("payload", "result"): field for name, field in fields.items()}

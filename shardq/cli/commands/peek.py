@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from shardq.cli.exits import Nothing
+from shardq.cli.exits import NothingThere
 from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
@@ -27,7 +27,7 @@ EXAMPLES = """  shardq peek jobs
   shardq peek jobs -n 1000 --json | jq -r .shard_key | sort | uniq -c"""
 
 WIDTH = 80
-LEAST = 8
+MIN_WIDTH = 8
 
 
 @command(ABOUT, EXAMPLES)
@@ -47,7 +47,7 @@ def run(args: Args, shell: Shell) -> None:
         _draw(shell, messages, now, payloads=args.payloads)
     if not messages:
         such = "" if args.tenant is None and args.stream is None else " such"
-        raise Nothing(f"queue {args.queue!r} has no{such} messages in the state {args.state}")
+        raise NothingThere(f"queue {args.queue!r} has no{such} messages in the state {args.state}")
     if has_more:
         remark("there may be more; see --limit")
 
@@ -74,7 +74,7 @@ def _draw(shell: Shell, messages: list[PeekedMessage], now: float, *, payloads: 
     headers = ["message id", "when", "tries", "bytes"]
     columns = 1 + any(errors)
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    room = max(columns * LEAST, WIDTH - sum(widths) - 2 * (len(widths) + columns - 1)) // columns
+    room = max(columns * MIN_WIDTH, WIDTH - sum(widths) - 2 * (len(widths) + columns - 1)) // columns
     keys = [_cut(shown_key(each.shard_key), room) for each in messages]
     rows = [[row[0], key, *row[1:]] for row, key in zip(rows, keys, strict=True)]
     headers.insert(1, "tenant")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardq.cli.acting import Doing, act
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.acting import ActionWords, act
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.filters import tenant_of, where_of
 from shardq.cli.flags import add_change, add_filter
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
@@ -28,7 +28,7 @@ EXAMPLES = """  shardq purge jobs --yes
   shardq purge jobs --dead --older-than 7d --dry-run
   shardq purge jobs --dead --id 1795453000000-17-3 --yes"""
 
-DEAD = Doing("delete_dead", "Delete", "deleted", "dead letter")
+DEAD = ActionWords("delete_dead", "Delete", "deleted", "dead letter")
 
 
 @command(ABOUT, EXAMPLES)
@@ -96,6 +96,6 @@ def _purge_dead(args: Args, where: Where, shell: Shell) -> int | None:
     if shell.goes_on(args, change, {"queue": args.queue, "found": len(args.ids)}):
         deleted = queue.delete_dead(ids=args.ids, **asked_by(args))
         if not deleted:
-            raise Nothing(f"queue {args.queue!r} has no such dead letters")
+            raise NothingThere(f"queue {args.queue!r} has no such dead letters")
         shell.show(f"{plural(deleted, 'dead letter')} deleted", {"queue": args.queue, "deleted": deleted})
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shardq.cli.exits import FAILED, OK, Nothing
+from shardq.cli.exits import FAILED, OK, NothingThere
 from shardq.cli.looking import looked_at
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, command, flag
@@ -38,7 +38,7 @@ def run(args: Args, shell: Shell) -> int:
     """Show each queue. One that cannot be read does not hide the others."""
     names = shell.client.queues()
     if not names and args.watch is None:
-        raise Nothing("there are no queues")
+        raise NothingThere("there are no queues")
     unreadable = False
 
     def look() -> tuple[list[str], list[dict[str, Any]]]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import FAILED, OK, Nothing
+from shardq.cli.exits import FAILED, OK, NothingThere
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
@@ -59,7 +59,7 @@ def run(args: Args, shell: Shell) -> int:
         for delivery in held:
             _give_back(delivery, limit)
     if not show.count:
-        raise Nothing(f"queue {args.queue!r} has nothing to deliver now")
+        raise NothingThere(f"queue {args.queue!r} has nothing to deliver now")
     return code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.acting import Doing, act
+from shardq.cli.acting import ActionWords, act
 from shardq.cli.filters import where_of
 from shardq.cli.flags import add_change, add_filter
 from shardq.cli.parsing import Args, add_queue, command, flag, takes
@@ -18,7 +18,7 @@ EXAMPLES = """  shardq redrive jobs --dry-run
   shardq redrive mails --error SMTPRecipientsRefused --rate 50
   shardq redrive jobs -t tenant-42 --older-than 2h"""
 
-DOING = Doing("redrive", "Redrive", "moved", "dead letter")
+ACTION_WORDS = ActionWords("redrive", "Redrive", "moved", "dead letter")
 
 
 @command(ABOUT, EXAMPLES)
@@ -28,4 +28,4 @@ DOING = Doing("redrive", "Redrive", "moved", "dead letter")
 @takes(add_change)
 def run(args: Args, shell: Shell) -> int:
     """Count the dead letters, ask for confirmation, move them."""
-    return act(shell, args, DOING, where_of(args, "dead"), shell.queue(args.queue).redrive)
+    return act(shell, args, ACTION_WORDS, where_of(args, "dead"), shell.queue(args.queue).redrive)

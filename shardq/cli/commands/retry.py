@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.acting import Doing, act
+from shardq.cli.acting import ActionWords, act
 from shardq.cli.filters import where_of
 from shardq.cli.flags import add_change, add_filter
 from shardq.cli.parsing import Args, add_queue, command, flag, takes
@@ -13,7 +13,7 @@ ABOUT = """A message whose try failed waits for its backoff. This makes those th
 EXAMPLES = """  shardq retry mails --dry-run
   shardq retry mails --error TimeoutError --rate 50"""
 
-DOING = Doing("retry_now", "Retry", "retried")
+ACTION_WORDS = ActionWords("retry_now", "Retry", "retried")
 
 
 @command(ABOUT, EXAMPLES)
@@ -23,4 +23,4 @@ DOING = Doing("retry_now", "Retry", "retried")
 @takes(add_change)
 def run(args: Args, shell: Shell) -> int:
     """Count what waits, ask for confirmation, retry it."""
-    return act(shell, args, DOING, where_of(args, "retrying"), shell.queue(args.queue).retry_now)
+    return act(shell, args, ACTION_WORDS, where_of(args, "retrying"), shell.queue(args.queue).retry_now)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.filters import tenant_of
 from shardq.cli.flags import add_sure
 from shardq.cli.output import say
@@ -142,7 +142,7 @@ def fields(each: Schedule) -> dict[str, Any]:
 def show(name: str, found: list[Schedule], now: float, shell: Shell) -> None:
     """Print all schedules. Nothing if there is none."""
     if not found:
-        raise Nothing(f"queue {name!r} stores no schedules")
+        raise NothingThere(f"queue {name!r} stores no schedules")
     if shell.json:
         for each in found:
             say(json_line(fields(each)))

@@ -36,19 +36,23 @@ EXAMPLES = """  shardq stats jobs
   shardq stats jobs --watch 1s        # with rates, until Ctrl-C
   shardq stats jobs --json --watch 10 >> jobs.jsonl"""
 
-BARS = "▁▂▃▄▅▆▇█"
-MOST_BARS = 64
-OF_NOW = [
+BAR_GLYPHS = "▁▂▃▄▅▆▇█"
+MAX_BARS = 64
+PRESENT_FIELDS = [
     *("wanted", "legacy", "held_back", "limited", "runnable", "tenants_waiting", "retrying", "due_soon"),
     *("result_count", "result_bytes"),
 ]
-COUNTERS = [name for name in COUNTS if name not in OF_NOW]
+COUNTERS = [name for name in COUNTS if name not in PRESENT_FIELDS]
 """What only grows."""
 SUMS = {"load": ("runnable", "in_flight"), "len": ("backlog", "in_flight")}
 """Sums of fields: `load` is what keeps workers busy, `len` all that is undelivered or in flight, as of `Queue.len`."""
-RECKONED = ("drain_seconds", "workers", "slots", "busy")
+OUTLOOK_FIELDS = ("drain_seconds", "workers", "slots", "busy")
 """Fields of the outlook: they take more calls than those of `Queue.stats`."""
-FIELDS = [*SUMS, *RECKONED, *(name for name in QueueStats.__struct_fields__ if name not in ("queue", "id", "streams"))]
+FIELDS = [
+    *SUMS,
+    *OUTLOOK_FIELDS,
+    *(name for name in QueueStats.__struct_fields__ if name not in ("queue", "id", "streams")),
+]
 
 
 @command(ABOUT, EXAMPLES)
@@ -64,7 +68,11 @@ def run(args: Args, shell: Shell) -> None:
         nonlocal before
         last, before = before, queue.stats() if before else first
         if args.field is not None:
-            value = field_of(before, args.field) if args.field not in RECKONED else getattr(queue.outlook(), args.field)
+            value = (
+                field_of(before, args.field)
+                if args.field not in OUTLOOK_FIELDS
+                else getattr(queue.outlook(), args.field)
+            )
             return [_spelled(value)], [{"queue": args.queue, args.field: value}]
         found = looked_at(queue, before)
         return lines_of(before, found, last), [fields_of(found)]
@@ -177,8 +185,8 @@ def _rate(name: str, now: QueueStats, before: QueueStats | None) -> str:
 
 
 def bars(streams: tuple[int, ...]) -> str:
-    """One bar per stream, or per group of streams if there are more than `MOST_BARS`; a dot for an empty one."""
-    each = -(-len(streams) // MOST_BARS)
+    """One bar per stream, or per group of streams if there are more than `MAX_BARS`; a dot for an empty one."""
+    each = -(-len(streams) // MAX_BARS)
     sums = [sum(streams[at : at + each]) for at in range(0, len(streams), each)]
     top = max(*sums, 1)
-    return "".join(BARS[(count * (len(BARS) - 1)) // top] if count else "·" for count in sums)
+    return "".join(BAR_GLYPHS[(count * (len(BAR_GLYPHS) - 1)) // top] if count else "·" for count in sums)

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.output import clear, say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, facts
-from shardq.cli.tenants import COLUMNS, FOLDED, RIGHT, USES, fields_of, remark_of, row_of, uses_of
+from shardq.cli.tenants import COLUMNS, FOLDED_WIDTHS, RIGHT, USES, fields_of, remark_of, row_of, uses_of
 from shardq.cli.text import bytes_fields, duration, ends_at, json_line, printable, shown_key
 from shardq.cli.values import number
 from shardq.cli.width import wrapped
@@ -41,7 +41,7 @@ EXAMPLES = """  shardq tenants jobs
   shardq tenants jobs --order dead
   shardq tenants jobs --json | jq '.tenants[].shard_key'"""
 
-ABOVE = 5
+LINES_AROUND = 5
 """Lines of a terminal that are not of tenants: three above the table, its header, and the cursor's."""
 
 
@@ -60,7 +60,7 @@ def run(args: Args, shell: Shell) -> None:
     queue, now = shell.existing(args.queue)
     if args.watch is None and args.times is None:
         if not _look(queue, args, shell):
-            raise Nothing(_nothing(args))
+            raise NothingThere(_nothing(args))
         return
     pause, looks = threading.Event(), 0
     while True:
@@ -107,9 +107,9 @@ def show(shell: Shell, name: str, found: Sequence[Tenant], *, of_uses: bool = Fa
     if shell.json:
         say(json_line({"queue": name, "tenants": [fields_of(each) for each in found]}))
     elif found and of_uses:
-        draw(USES, [uses_of(each) for each in found], right=RIGHT, folded=FOLDED)
+        draw(USES, [uses_of(each) for each in found], right=RIGHT, folded=FOLDED_WIDTHS)
     elif found:
-        draw(COLUMNS, [row_of(each) for each in found], right=RIGHT, folded=FOLDED)
+        draw(COLUMNS, [row_of(each) for each in found], right=RIGHT, folded=FOLDED_WIDTHS)
 
 
 def _why(queue: Queue, one: Tenant) -> Said:
@@ -160,7 +160,7 @@ def _facts(found: Tenant) -> list[tuple[str, str]]:
 
 def _fitting(limit: int) -> int:
     """Return how many tenants to show: on a terminal as many as it has lines for, so that the first stay in sight."""
-    return min(limit, max(1, shutil.get_terminal_size().lines - ABOVE)) if sys.stdout.isatty() else limit
+    return min(limit, max(1, shutil.get_terminal_size().lines - LINES_AROUND)) if sys.stdout.isatty() else limit
 
 
 def _head(now: QueueStats) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict, replace
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
@@ -102,7 +102,7 @@ def _history(args: Args) -> History:
     queue = args.queue or (names[0] if names else "")
     history = read_history(args.folder, queue, args.since, args.before) if queue in names else None
     if history is None:
-        raise Nothing(f"{args.folder} has no job of {f'queue {queue!r}' if queue else 'any queue'} in this time")
+        raise NothingThere(f"{args.folder} has no job of {f'queue {queue!r}' if queue else 'any queue'} in this time")
     return history
 
 

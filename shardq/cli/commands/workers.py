@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from shardq.cli.exits import Nothing
+from shardq.cli.exits import NothingThere
 from shardq.cli.looking import allowed, is_unread, time_of
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.screens.workers import lines
@@ -54,7 +54,7 @@ def run(args: Args, shell: Shell) -> None:
 
     watch(args, shell, look)
     if not found and not unread:
-        raise Nothing("no worker was heard in the last hour")
+        raise NothingThere("no worker was heard in the last hour")
 
 
 def _unread(shell: Shell, names: Sequence[str], found: Sequence[WorkerStatus]) -> list[str]:

@@ -22,7 +22,7 @@ from shardq.ops.write.outgoing import ON_CONFLICT
 if TYPE_CHECKING:
     from shardq.client import Queue
 
-CHUNK = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
+CHUNK_BYTES = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
 
 ABOUT = """Prints the id of each message. With --create, a queue that does not exist is created with default settings.
 PAYLOAD is stored as bytes, exactly as given. With --as text or --as json it is decoded first, so a worker finds the
@@ -121,7 +121,7 @@ def _batches() -> Iterator[list[tuple[int, bytes]]]:
     A batch is what can be read at once, so the lines of a slow writer do not wait.
     """
     stdin, rest, number = cast("io.BufferedReader", sys.stdin.buffer), b"", 1
-    while chunk := stdin.read1(CHUNK):
+    while chunk := stdin.read1(CHUNK_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
         if batch := [(at, line) for at, line in enumerate(map(_line, lines), number) if line]:
             yield batch

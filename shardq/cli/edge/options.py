@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.parsing import Args, Parser
 from shardq.files import MIB, read_file
 
@@ -60,7 +60,7 @@ def open_spool(args: Args) -> Spool:
 
     path = _path(args)
     if not path.exists():
-        raise Nothing(f"there is no spool {str(path)!r}; the first message makes it")
+        raise NothingThere(f"there is no spool {str(path)!r}; the first message makes it")
     return Spool(path)
 
 

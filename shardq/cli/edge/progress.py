@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from shardq.edge.spool import SpoolCounts
 
 T = TypeVar("T")
-EVERY = 0.25
-LOOK = 0.05
+DRAW_INTERVAL = 0.25
+LOOK_INTERVAL = 0.05
 
 
-class Progress:
+class ProgressLine:
     """Shows on stderr, if that is a terminal and stdout is none, what was put, stored and refused, and how fast.
 
     `patience` is for how many seconds no ack may come before it is given up.
@@ -55,7 +55,7 @@ class Progress:
                     known, until = done, time.monotonic() + self._patience
                 elif time.monotonic() >= until:
                     raise
-            time.sleep(LOOK)
+            time.sleep(LOOK_INTERVAL)
 
     def flush(self) -> None:
         """Wait until the spool is empty, as long as acks come. BackendTimeout, MessageRefused."""
@@ -69,7 +69,7 @@ class Progress:
                     raise
 
     def _show(self) -> None:
-        while not self._over.wait(EVERY):
+        while not self._over.wait(DRAW_INTERVAL):
             say_over(self._text())
 
     def _text(self) -> str:

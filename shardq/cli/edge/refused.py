@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.edge.options import add_spool, open_spool, read_ids
-from shardq.cli.exits import NOTHING, OK
+from shardq.cli.exits import EXIT_NOTHING, OK
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, takes
 from shardq.cli.shell import Shell
@@ -43,7 +43,7 @@ def run(args: Args, shell: Shell) -> int:
         shell.show(line, value)
     if not found:
         remark("no message was refused" if wanted is None else "no refused message has this id")
-    return OK if found else NOTHING
+    return OK if found else EXIT_NOTHING
 
 
 def _request(refused: Refused) -> Any:

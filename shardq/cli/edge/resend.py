@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from shardq.cli.edge.options import add_spool, open_spool, read_ids
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.parsing import Args, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
@@ -29,5 +29,5 @@ def run(args: Args, shell: Shell) -> None:
     with closing(open_spool(args)) as spool:
         count = spool.refusals.resend(read_ids(args.ids) if args.ids else None, args.reason)
     if not count:
-        raise Nothing("no refused message can be sent again")
+        raise NothingThere("no refused message can be sent again")
     shell.show(f"{plural(count, 'message')} in the spool again", {"resent": count})

@@ -9,7 +9,7 @@ from shardq.cli.output import remark
 from shardq.cli.parsing import Args, command, takes
 from shardq.cli.shell import Shell
 
-LOOK = 1.0
+LOOK_INTERVAL = 1.0
 ABOUT = """It goes on after programs that have put messages into the spool and ended. A line on stderr tells when its
 state changes. Ctrl-C ends it; messages that are not acked stay in the spool."""
 
@@ -26,4 +26,4 @@ def run(args: Args, shell: Shell) -> int:
             if (state := f"{status.delivery.state}{why}") != told:
                 remark(f"{state}; {status.spool.waiting:,} messages wait")
                 told = state
-            never.wait(LOOK)
+            never.wait(LOOK_INTERVAL)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shardq.cli.edge.options import add_gateway, open_edge
-from shardq.cli.edge.progress import Progress
-from shardq.cli.exits import FAILED, OK, PARTLY, UsageError
+from shardq.cli.edge.progress import ProgressLine
+from shardq.cli.exits import EXIT_PARTLY, FAILED, OK, UsageError
 from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, flag, takes
@@ -25,7 +25,7 @@ from shardq.files import MIB, bounded, read_file
 if TYPE_CHECKING:
     from shardq.edge import Edge
 
-AT_ONCE = 500
+ROWS_AT_ONCE = 500
 BYTES_AT_ONCE = 8 * MIB
 MAX_FILE = 64 * MIB
 
@@ -61,19 +61,19 @@ def run(args: Args, shell: Shell) -> int:
         raise UsageError("give one payload, or --lines, or --each-file FILE ...")
     with open_edge(args) as edge:
         try:
-            with Progress(edge, args.wait) as progress:
+            with ProgressLine(edge, args.wait) as progress:
                 count = _put(args, shell, edge, progress)
                 if args.wait > 0:
                     progress.flush()
         except (BackendTimeout, MessageRefused) as error:
             remark(str(error))
-            return FAILED if isinstance(error, BackendTimeout) else PARTLY
+            return FAILED if isinstance(error, BackendTimeout) else EXIT_PARTLY
     if args.wait == 0:
         remark(f"{plural(count, 'message')} in the spool, and not stored yet: `shardq edge run` delivers")
     return OK
 
 
-def _put(args: Args, shell: Shell, edge: Edge, progress: Progress) -> int:
+def _put(args: Args, shell: Shell, edge: Edge, progress: ProgressLine) -> int:
     """Put all messages into the spool. Return how many. An error says how many are there."""
     count, payloads = 0, enumerate(_payloads(args), 1)
     wrong: Exception | None = None
@@ -104,7 +104,7 @@ def _next(args: Args, payloads: Iterable[tuple[int, bytes]]) -> tuple[list[Any],
         for number, raw in payloads:
             some.append(_message(args, raw, number))
             size += len(raw)
-            if len(some) == AT_ONCE or size >= BYTES_AT_ONCE:
+            if len(some) == ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
                 break
     except (ConfigError, UsageError) as error:
         return some, error

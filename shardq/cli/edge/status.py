@@ -11,8 +11,8 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import printable
 from shardq.clock import SystemClock
 
-SHOWN = 10
-"""So many reasons for which messages are held are shown for people."""
+MAX_REASONS = 10
+"""Reasons for which messages are held that are shown for people."""
 
 
 @command(extra="edge")
@@ -25,7 +25,7 @@ def run(args: Args, shell: Shell) -> None:
     lines = [
         f"waiting   {found['waiting']:,} messages, {found['bytes']:,} bytes{age}",
         f"held      {found['held']:,}",
-        *(f"          {each['count']:,} of {_why(each)}" for each in found["held_for"][:SHOWN]),
+        *(f"          {each['count']:,} of {_why(each)}" for each in found["held_for"][:MAX_REASONS]),
         f"accepted  {found['accepted']:,}",
         f"acked     {found['acked']:,}",
         f"refused   {found['refused']:,}{more}",

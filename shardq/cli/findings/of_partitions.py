@@ -10,7 +10,7 @@ from shardq.model.partitions import Partition
 from shardq.model.wording import plural, span
 from shardq.outlook.findings import Finding
 
-UNSEEN: Final = 60.0
+UNSEEN_SECONDS: Final = 60.0
 """Seconds for which messages of one partition wait, while those of the head do not, if nobody reads it."""
 
 
@@ -55,9 +55,11 @@ def _of_places(queue: str, parts: Sequence[Partition], nodes: Sequence[str]) -> 
 def _of_readers(queue: str, parts: Sequence[Partition]) -> Iterator[Finding]:
     """Yield that somebody reads the head alone: programs of a version before partitions see nothing else."""
     head, *others = [each.stats for each in parts]
-    if head is None or (head.oldest_age or 0.0) >= UNSEEN or head.paused_until is not None:
+    if head is None or (head.oldest_age or 0.0) >= UNSEEN_SECONDS or head.paused_until is not None:
         return
-    late = [each for each in others if each is not None and each.runnable and (each.oldest_age or 0.0) >= UNSEEN]
+    late = [
+        each for each in others if each is not None and each.runnable and (each.oldest_age or 0.0) >= UNSEEN_SECONDS
+    ]
     if late:
         waits, since = sum(each.runnable for each in late), max(each.oldest_age or 0.0 for each in late)
         yield Finding(

@@ -10,7 +10,7 @@ from shardq.cli.width import cut
 from shardq.model.wording import plural
 from shardq.outlook.findings import Finding
 
-NAMED: Final = 4
+MAX_NAMED: Final = 4
 MAX_NAME: Final = 20
 
 
@@ -18,8 +18,8 @@ def of_rights(user: str, role: str, queue: str, lacks: Sequence[Lacks]) -> Itera
     """Yield what a user lacks of the rights of its role on a queue."""
     if not lacks:
         return
-    named = ", ".join(f"{each.command} {each.key}".strip() for each in lacks[:NAMED])
-    more = f" and {len(lacks) - NAMED:,} more" if len(lacks) > NAMED else ""
+    named = ", ".join(f"{each.command} {each.key}".strip() for each in lacks[:MAX_NAMED])
+    more = f" and {len(lacks) - MAX_NAMED:,} more" if len(lacks) > MAX_NAMED else ""
     yield Finding(
         "rights",
         f"user {cut(user, MAX_NAME)} lacks {plural(len(lacks), 'right')} of the role {role}.",

@@ -10,12 +10,12 @@ from shardq.durability import Durability, ServerFacts, fatal, gaps, has_lua_fixe
 from shardq.model.wording import number, plural, share, size, span
 from shardq.outlook.findings import Finding
 
-NEAR: Final = 0.9
+NEAR_SHARE: Final = 0.9
 """A share of what there is at most, of memory or clients, from which on it is a finding."""
 MAX_OFFSET: Final = 1.0
 """Seconds by which two clocks may differ; those of NTP differ by less than a tenth."""
 MAX_JUMP: Final = 0.05
-NAMED: Final = 3
+MAX_NAMED: Final = 3
 
 _OFF: Final = "it is off: a restart loses what was acknowledged."
 _UNSAID: Final = {
@@ -79,7 +79,7 @@ def _of_memory(facts: ServerFacts, health: Health) -> Iterator[Finding]:
             "what nobody needs. CONFIG RESETSTAT begins to count anew.",
         )
     limit = health.maxmemory or health.machine_memory
-    if health.memory is None or not limit or health.memory < NEAR * limit:
+    if health.memory is None or not limit or health.memory < NEAR_SHARE * limit:
         return
     of = "its maxmemory" if health.maxmemory else "the machine's memory, and has no maxmemory"
     yield Finding(
@@ -121,7 +121,7 @@ def _of_files(level: Durability, facts: ServerFacts, health: Health) -> Iterator
 
 
 def _of_clients(health: Health) -> Iterator[Finding]:
-    if health.clients and health.max_clients and health.clients >= NEAR * health.max_clients:
+    if health.clients and health.max_clients and health.clients >= NEAR_SHARE * health.max_clients:
         yield Finding(
             "clients",
             f"{number(health.clients)} of {number(health.max_clients)} clients are connected.",
@@ -171,8 +171,8 @@ def of_libraries(others: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
 def of_bindings(router: str, bindings: int, queues: Sequence[str]) -> Iterator[Finding]:
     """Yield what is wrong with the bindings of a router: so many of them are of *queues* that do not exist."""
     if bindings:
-        more = f" and {len(queues) - NAMED:,} more" if len(queues) > NAMED else ""
-        named = ", ".join(queues[:NAMED]) + more
+        more = f" and {len(queues) - MAX_NAMED:,} more" if len(queues) > MAX_NAMED else ""
+        named = ", ".join(queues[:MAX_NAMED]) + more
         yield Finding(
             "bindings",
             f"{plural(bindings, 'binding')} of queues that do not exist.",

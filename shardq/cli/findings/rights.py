@@ -9,7 +9,7 @@ from shardq.clock import Clock
 from shardq.errors import BackendError, BackendTimeout
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Argument, Ask, Op, Refused
-from shardq.protocol.keys import SHARED, QueueKeys, RouterKeys
+from shardq.protocol.keys import SHARED_KEYS, QueueKeys, RouterKeys
 from shardq.protocol.roles import Role
 
 WORDS: Final = {
@@ -125,7 +125,7 @@ def _key(name: str, keys: QueueKeys, topics: RouterKeys) -> str:
     if name in _OF_ROUTER:
         return str(getattr(topics, name))
     if name == "queues":
-        return SHARED.of("queues", ("queues",))[0]
+        return SHARED_KEYS.of("queues", ("queues",))[0]
     if name == "streams":
         return keys.stream(0)
     if name == "holds":

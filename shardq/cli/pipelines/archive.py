@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import NamedTuple
 
-from shardq.cli.exits import OK, PARTLY, Nothing, UsageError
+from shardq.cli.exits import EXIT_PARTLY, OK, NothingThere, UsageError
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, flag
 from shardq.cli.pipelines.stage import connecting, pipeline, started
@@ -66,7 +66,7 @@ def run(args: Args, shell: Shell) -> int:
     if args.adopt and not is_named:
         raise UsageError("--adopt needs the queues to archive")
     tables = [args.only] if args.only else ["journal", "dead"]
-    wanted = _found(args, shell, tables) if is_named else Found({table: [] for table in tables}, {})
+    wanted = _found(args, shell, tables) if is_named else FoundArchive({table: [] for table in tables}, {})
     for why in wanted.missing.values():
         remark(why)
     options = {
@@ -90,19 +90,19 @@ def run(args: Args, shell: Shell) -> int:
         remark(f"shardq.spark.pipelines.archive.Archive(spark, {args.dir!r}).table('journal') reads what was archived")
         if wanted.missing:
             progress.report.figures["queues not archived"] = len(wanted.missing)
-    return PARTLY if wanted.missing else OK
+    return EXIT_PARTLY if wanted.missing else OK
 
 
-class Found(NamedTuple):
+class FoundArchive(NamedTuple):
     """The queues to archive of each table, and what is not archived, by queue."""
 
     queues: dict[str, list[str]]
     missing: dict[str, str]
 
 
-def _found(args: Args, shell: Shell, tables: list[str]) -> Found:
+def _found(args: Args, shell: Shell, tables: list[str]) -> FoundArchive:
     """Look for the queues that are named, or that match. Raises Nothing if none has what is to be archived."""
-    found = Found({table: [] for table in tables}, {})
+    found = FoundArchive({table: [] for table in tables}, {})
     names = dict.fromkeys(args.queues) if args.queues else _matching(args.pattern, shell)
     for name in names:
         try:
@@ -120,7 +120,7 @@ def _found(args: Args, shell: Shell, tables: list[str]) -> Found:
     if args.pattern:
         found.missing.clear()  # nobody named them
     if not any(found.queues.values()):
-        raise Nothing("; ".join(found.missing.values()) or f"no queue to archive matches {args.pattern!r}")
+        raise NothingThere("; ".join(found.missing.values()) or f"no queue to archive matches {args.pattern!r}")
     return found
 
 

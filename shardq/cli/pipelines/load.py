@@ -14,7 +14,7 @@ from shardq.cli.shell import Shell
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shardq.spark.pipelines.report import Progress
+    from shardq.spark.pipelines.report import PipelineProgress
 
 ABOUT = """Each row of ROWS becomes one message. If a load failed or was interrupted, run it again with the same files:
 it writes only the rows that are missing. Runs with the same id are the same load. The id is made from the names, sizes
@@ -51,7 +51,7 @@ def run(args: Args, shell: Shell) -> None:
         (_follow if args.follow else _load)(args, shell, spark, progress)
 
 
-def _load(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> None:
+def _load(args: Args, shell: Shell, spark: SparkSession, progress: PipelineProgress) -> None:
     """Load the rows that there are now."""
     from shardq.spark.pipelines.earlier import tell_known
     from shardq.spark.pipelines.inputs import read_table
@@ -67,7 +67,7 @@ def _load(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> 
     load(made, args.queue, write_id, options, progress)
 
 
-def _follow(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> None:
+def _follow(args: Args, shell: Shell, spark: SparkSession, progress: PipelineProgress) -> None:
     """Load the files that are new in a folder; with --every also later ones."""
     from shardq.spark.pipelines.inputs import follow_files
     from shardq.spark.pipelines.landing import Landing, landing_id

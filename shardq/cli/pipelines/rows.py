@@ -13,7 +13,7 @@ from shardq.cli.values import number, pair
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from shardq.spark.pipelines.load import Columns
+    from shardq.spark.pipelines.load import LoadColumns
 
 
 def add_rows(parser: Parser, name: str) -> None:
@@ -65,11 +65,11 @@ def add_message(parser: Parser) -> None:
     )
 
 
-def columns_of(args: Args) -> Columns:
+def columns_of(args: Args) -> LoadColumns:
     """The columns that the options name."""
-    from shardq.spark.pipelines.load import Columns
+    from shardq.spark.pipelines.load import LoadColumns
 
-    return Columns(args.key, args.payload, args.delay, args.deadline, args.dedup, args.headers)
+    return LoadColumns(args.key, args.payload, args.delay, args.deadline, args.dedup, args.headers)
 
 
 def writing(args: Args, shell: Shell, made: DataFrame, *, create: bool) -> dict[str, str]:

@@ -20,7 +20,7 @@ from shardq.extras import extra
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shardq.spark.pipelines.report import Progress, Report
+    from shardq.spark.pipelines.report import PipelineProgress, Report
 
 
 def pipeline(about: str, examples: str) -> Callable[[Run], Command]:
@@ -61,18 +61,18 @@ def connecting(args: Args, shell: Shell) -> dict[str, str]:
 
 
 @contextmanager
-def started(name: str, args: Args, shell: Shell) -> Iterator[tuple[SparkSession, Progress]]:
+def started(name: str, args: Args, shell: Shell) -> Iterator[tuple[SparkSession, PipelineProgress]]:
     """Spark and the progress of the pipeline *name*; its report is printed when all went well."""
     _check_pandas()
     from pyspark.sql import SparkSession
 
-    from shardq.spark.pipelines.report import Progress, Report
+    from shardq.spark.pipelines.report import PipelineProgress, Report
     from shardq.spark.pipelines.session import explained, session
     from shardq.spark.pipelines.watch import Watch
 
     line, ours = StatusLine(sys.stderr), SparkSession.getActiveSession() is None
     ending = Ending(line, follows=getattr(args, "every", None) is not None)
-    progress = Progress(Report(name), line.remark, Watch(line.update, line.every), check=ending.check)
+    progress = PipelineProgress(Report(name), line.remark, Watch(line.update, line.every), check=ending.check)
     try:
         with ending.heeded(), _stopped_after(ours):
             with progress.step("starting Spark"), explained():

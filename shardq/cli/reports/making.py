@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.flags import add_flag
 from shardq.cli.grid import Column, grid
 from shardq.cli.output import remark, say
@@ -48,7 +48,7 @@ def tell(name: str, args: Args, shell: Shell, options: Options) -> None:
     try:
         found = made(name, args.folder, since=since, until=args.before, options=options._replace(rows=args.limit))
     except NoTables as error:
-        raise Nothing(str(error)) from None
+        raise NothingThere(str(error)) from None
     if shell.json:
         say(json_line(_fields(name, found)))
     else:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from shardq.client import AsyncClient
 
-LISTEN: Final = "127.0.0.1:8321"
+DEFAULT_ADDRESS: Final = "127.0.0.1:8321"
 """Where it listens unless told: where only this machine comes."""
 
-LOCAL: Final = re.compile(r"(127\.[0-9.]+|localhost|\[::1\]):|unix:")
+LOCAL_ADDRESS: Final = re.compile(r"(127\.[0-9.]+|localhost|\[::1\]):|unix:")
 """How an address begins where only this machine comes."""
 
 ABOUT = """It also says when each message is served, and what would help (docs/dashboard.md). It listens on 127.0.0.1
@@ -41,7 +41,7 @@ EXAMPLES = """  shardq serve dashboard
 
 
 @command(ABOUT, EXAMPLES, extra="dashboard")
-@flag("listen", f" ({LISTEN})", default=LISTEN)
+@flag("listen", f" ({DEFAULT_ADDRESS})", default=DEFAULT_ADDRESS)
 @argument("--people", type=Path, metavar="FILE", help="who may look, and do what, as TOML (anybody may look)")
 @argument("--actions", action="store_true", help="let people change something, who have the role for it")
 @flag("payloads", " and results of messages")
@@ -91,7 +91,7 @@ def _announce(address: str, args: Args, shell: Shell) -> None:
     shown = {"address": address, "redis": shown_url(shell.url), "actions": args.actions}
     shell.show(f"page on {address}, {what}, of {shown_url(shell.url)}", shown)
     say(end="", flush=True)
-    if LOCAL.match(args.listen):
+    if LOCAL_ADDRESS.match(args.listen):
         return
     if not args.host_name:
         remark("browsers of other machines are refused until --host-name says how they name this one")

@@ -39,7 +39,7 @@ def run(args: Args, shell: Shell) -> None:
     from shardq.cli.serving import until_a_signal, wait_for
     from shardq.cli.speech import Speech
     from shardq.exporter.listener import Listener
-    from shardq.exporter.page import Page
+    from shardq.exporter.page import MetricsPage
     from shardq.exporter.poller import Poller
     from shardq.exporter.queues import QueueSamples
     from shardq.exporter.tenants import MAX_TENANTS
@@ -53,7 +53,7 @@ def run(args: Args, shell: Shell) -> None:
     poller = Poller(shell.client)
     samples = QueueSamples(poller, queues, tenants=tenants, hash_tenants=args.hash_tenants)
 
-    page = Page(samples.samples, shell.client.clock)
+    page = MetricsPage(samples.samples, shell.client.clock)
     listener = Listener(args.listen, {"/metrics": page, **health(poller.server)})
     Speech("text", logging.INFO).listen()
     with until_a_signal() as asked:

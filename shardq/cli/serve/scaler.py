@@ -64,14 +64,14 @@ def _open(settings: ScalerSettings, poller: Poller, queues: list[str] | None, sh
     """Begin to serve until *opened* is closed, and print where."""
     from shardq.cli.metrics import health
     from shardq.exporter.listener import Listener
-    from shardq.exporter.page import Page
+    from shardq.exporter.page import MetricsPage
     from shardq.exporter.queues import QueueSamples
     from shardq.exporter.scaler import NO_NAME, queue_route
 
     samples = QueueSamples(poller, queues)
     opened.callback(samples.close)
 
-    page = Page(samples.samples, shell.client.clock)
+    page = MetricsPage(samples.samples, shell.client.clock)
     certificates = settings.certificates()
     routes = {"/queues/": queue_route(poller), "/queues": NO_NAME, "/metrics": page, **health(poller.server)}
     listener = Listener(settings.listen, routes, tls=certificates.context() if certificates else None)

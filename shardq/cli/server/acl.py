@@ -28,7 +28,7 @@ EXAMPLES = """  shardq server acl --roles
   shardq server acl consumer orders --no-eval"""
 
 PLACEHOLDER: Final = ">PASSWORD"
-MOST_PASSWORD: Final = 4096
+MAX_PASSWORD: Final = 4096
 """Bytes of a password."""
 
 
@@ -81,11 +81,11 @@ def _password(file: str | None) -> str:
     if file is None:
         return PLACEHOLDER
     if file == "-":
-        raw = sys.stdin.buffer.read(MOST_PASSWORD + 2)
+        raw = sys.stdin.buffer.read(MAX_PASSWORD + 2)
     else:
         with Path(file).open("rb") as source:
-            raw = source.read(MOST_PASSWORD + 2)
+            raw = source.read(MAX_PASSWORD + 2)
     password = raw.removesuffix(b"\n").removesuffix(b"\r")
-    if not 0 < len(password) <= MOST_PASSWORD or b"\n" in password:
-        raise UsageError(f"the password must be one line of 1 to {MOST_PASSWORD:,} bytes")
+    if not 0 < len(password) <= MAX_PASSWORD or b"\n" in password:
+        raise UsageError(f"the password must be one line of 1 to {MAX_PASSWORD:,} bytes")
     return f"#{hashlib.sha256(password).hexdigest()}"

@@ -16,7 +16,7 @@ from shardq.cli.findings.of_server import of_bindings, of_libraries, of_server
 from shardq.cli.findings.rights import lacking, user_name
 from shardq.cli.grid import listing
 from shardq.cli.looking import allowed, is_unread
-from shardq.cli.nodes import Node, address_of, driver_for, nodes_of
+from shardq.cli.nodes import NodeRow, address_of, driver_for, nodes_of
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
 from shardq.cli.text import shown_url
@@ -106,7 +106,7 @@ def run(args: Args, shell: Shell) -> int:
 
 
 def _examined(
-    driver: Driver, nodes: Sequence[Node], level: Durability, args: Args, url: str, timeout: float
+    driver: Driver, nodes: Sequence[NodeRow], level: Durability, args: Args, url: str, timeout: float
 ) -> Examined:
     clock = SystemClock()
     examined = Examined(driver.run(server_facts(clock, timeout)), driver.run(health(clock, timeout)))
@@ -128,7 +128,7 @@ def _note_unsaid(examined: Examined) -> None:
         examined.unchecked["lua-fixes"] = "the server says no version"
 
 
-def _look_at_libraries(examined: Examined, nodes: Sequence[Node], timeout: float) -> None:
+def _look_at_libraries(examined: Examined, nodes: Sequence[NodeRow], timeout: float) -> None:
     own, others = scripts.library().name, {}
     for node in nodes:
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.flags import add_sure
-from shardq.cli.nodes import Node, driver_for, nodes_of
+from shardq.cli.nodes import NodeRow, driver_for, nodes_of
 from shardq.cli.parsing import Args, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
@@ -62,7 +62,7 @@ def _print(verb: str, shell: Shell) -> None:
         shell.show(f"{line.place:<{width}}  {line.text}".rstrip(), fields)
 
 
-def _load(nodes: Sequence[Node], shell: Shell) -> None:
+def _load(nodes: Sequence[NodeRow], shell: Shell) -> None:
     name = scripts.library().name
     for node in nodes:
         is_new = node.driver.run(load_library(SystemClock(), shell.timeout))
@@ -71,7 +71,7 @@ def _load(nodes: Sequence[Node], shell: Shell) -> None:
         shell.show(text, {"node": node.name, "library": name, "loaded": is_new})
 
 
-def _list(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell) -> None:
+def _list(found: Sequence[tuple[NodeRow, LoadedLibrary]], shell: Shell) -> None:
     if shell.json:
         for node, each in found:
             fields = {"library": each.name, "functions": each.functions, "own": _is_own(each)}
@@ -84,10 +84,10 @@ def _list(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell) -> None:
     draw(COLUMNS, rows, right=frozenset({"functions"}))
 
 
-def _clean(found: Sequence[tuple[Node, LoadedLibrary]], args: Args, shell: Shell) -> None:
+def _clean(found: Sequence[tuple[NodeRow, LoadedLibrary]], args: Args, shell: Shell) -> None:
     others = [(node, each) for node, each in found if not _is_own(each)]
     if not others:
-        raise Nothing("there is no library of another version")
+        raise NothingThere("there is no library of another version")
     names = sorted({each.name for _, each in others})
     if not shell.goes_on(args, f"Remove what other versions loaded: {', '.join(names)}", {"libraries": names}):
         return
@@ -98,7 +98,7 @@ def _clean(found: Sequence[tuple[Node, LoadedLibrary]], args: Args, shell: Shell
             shell.show(f"removed {each.name}{at}", {"node": node.name, "library": each.name})
 
 
-def _loaded(node: Node, timeout: float) -> list[LoadedLibrary]:
+def _loaded(node: NodeRow, timeout: float) -> list[LoadedLibrary]:
     return node.driver.run(loaded_libraries(SystemClock(), timeout))
 
 

@@ -35,7 +35,7 @@ EXAMPLES = """  shardq server size --tenants 10000 --noisy 20
   shardq server size --tenants 10000 --noisy 20 --streams 64 --per-shard 4
   shardq server size --streams 64 --per-shard 4 --names t.txt --max-overlap 1"""
 
-FEW = (1, 2, 8)
+SMALL_SIZES = (1, 2, 8)
 
 
 @command(ABOUT, EXAMPLES)
@@ -92,8 +92,8 @@ def _text(chosen: Plan, others: list[Plan]) -> None:
                 ("chosen", f"{chosen.streams:,} streams, {chosen.streams_per_shard} per shard"),
                 ("beside the noisy", _shares("{} clean", chosen.clean)),
                 ("two tenants", _shares("{} shared", chosen.odds.overlap)),
-                *((f"{noisy} noisy", _blast(chosen, noisy)) for noisy in FEW if noisy < chosen.tenants),
-                *((f"{lost} lost", _loss(chosen, lost)) for lost in FEW if lost <= chosen.streams),
+                *((f"{noisy} noisy", _blast(chosen, noisy)) for noisy in SMALL_SIZES if noisy < chosen.tenants),
+                *((f"{lost} lost", _loss(chosen, lost)) for lost in SMALL_SIZES if lost <= chosen.streams),
                 ("a read", f"{cost.read:.0f} µs of the server, whatever N is"),
                 ("a write", f"{cost.write_keys} keys; its streams cost {cost.write_server:.2f} µs of the server"),
                 ("100 writes", f"{cost.batch_keys:.0f} keys in one batch"),
@@ -129,8 +129,8 @@ def _fields(chosen: Plan, others: list[Plan]) -> dict[str, Any]:
         **_plan_fields(chosen),
         "clean": chosen.clean,
         "overlap": chosen.odds.overlap,
-        "noisy_tenants": {str(noisy): chosen.beside(noisy) for noisy in FEW if noisy < chosen.tenants},
-        "lost": {str(lost): chosen.lost(lost) for lost in FEW if lost <= chosen.streams},
+        "noisy_tenants": {str(noisy): chosen.beside(noisy) for noisy in SMALL_SIZES if noisy < chosen.tenants},
+        "lost": {str(lost): chosen.lost(lost) for lost in SMALL_SIZES if lost <= chosen.streams},
         "cost": asdict(chosen.cost),
         "frontier": [_plan_fields(each) for each in others],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from shardq.cli.exits import NOTHING, OK
+from shardq.cli.exits import EXIT_NOTHING, OK
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, Parser, command, flag, takes
 from shardq.cli.shell import Shell
@@ -18,7 +18,7 @@ ABOUT = """Without options it lists all bindings, and whether their queues are t
 gone (deleted, or not declared yet). A queue that this user may not read is shown as unreadable. --overlapping and
 --covered-by say which bindings a pattern would affect. Exit code 3 when no binding fits."""
 
-FOLDED: Final = {"pattern": 20, "queue": 12}
+FOLDED_WIDTHS: Final = {"pattern": 20, "queue": 12}
 STATES: Final = {True: "gone", False: "there", None: "unreadable"}
 EXAMPLES = """  shardq topics list
   shardq topics list --queue audit --json
@@ -46,13 +46,13 @@ def run(args: Args, shell: Shell) -> int:
         for each in found:
             say(json_line(each._asdict()))
     elif found:
-        draw(("pattern", "queue", "which is"), [(*each[:2], STATES[each.gone]) for each in found], folded=FOLDED)
+        draw(("pattern", "queue", "which is"), [(*each[:2], STATES[each.gone]) for each in found], folded=FOLDED_WIDTHS)
         remark(f"{plural(len(found), 'binding')}, version {shell.client.router_state(args.router).version:,}")
     else:
         remark(f"router {args.router!r} has no " + ("such bindings" if len(router) else "bindings"))
     if ignored := shell.client.router_state(args.router).ignored:
         remark(f"{ignored:,} invalid entries were ignored: another program or an older version of shardq wrote them")
-    return OK if found else NOTHING
+    return OK if found else EXIT_NOTHING
 
 
 def looked_up(shell: Shell, bindings: Sequence[Binding]) -> list[BoundQueue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import NOTHING, OK
+from shardq.cli.exits import EXIT_NOTHING, OK
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
@@ -30,4 +30,4 @@ def run(args: Args, shell: Shell) -> int:
         remark(f"gone, so publish passes over it: {', '.join(gone)}")
     elif not matched and not shell.json:
         remark(f"no pattern matches {args.topic!r}")
-    return OK if queues else NOTHING
+    return OK if queues else EXIT_NOTHING

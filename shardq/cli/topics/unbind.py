@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.flags import add_sure
 from shardq.cli.parsing import Args, Parser, argument, command, flag, takes
 from shardq.cli.shell import Shell
@@ -53,7 +53,7 @@ def _unbind(names: list[str], router: str, shell: Shell) -> None:
             shell.show("unbound" if len(patterns) == 1 else f"unbound {pattern}", value)
     if unknown:
         listed = ", ".join(repr(pattern) for pattern in patterns if pattern in unknown)
-        raise Nothing(f"router {router!r} has no binding of {listed} to {queue!r}")
+        raise NothingThere(f"router {router!r} has no binding of {listed} to {queue!r}")
 
 
 def _unbind_gone(router: str, shell: Shell) -> None:
@@ -62,4 +62,4 @@ def _unbind_gone(router: str, shell: Shell) -> None:
         value = {"pattern": pattern, "queue": queue, "router": router, "changed": True}
         shell.show(f"unbound {pattern} from {queue}", value)
     if not removed:
-        raise Nothing(f"router {router!r} has no binding to a queue that is gone")
+        raise NothingThere(f"router {router!r} has no binding to a queue that is gone")

@@ -10,7 +10,7 @@ from shardq.dashboard.actions.fields import Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.marked import spelled
 from shardq.dashboard.people import Person, Role
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.model.action import ActionKind
 from shardq.model.where import Where
 from shardq.outlook.sentence import Parts
@@ -18,7 +18,7 @@ from shardq.outlook.sentence import Parts
 Tone: TypeAlias = Literal["", "warn", "bad"]
 
 
-class Line(NamedTuple):
+class DialogLine(NamedTuple):
     """One thing that a dialog says: a sentence or two, of which parts are times; and how bad it is."""
 
     parts: Parts
@@ -30,16 +30,16 @@ class Line(NamedTuple):
         return "".join(self.parts)
 
 
-def line(*parts: str | Parts, tone: Tone = "") -> Line:
+def line(*parts: str | Parts, tone: Tone = "") -> DialogLine:
     """Make a line of texts, times, and parts that are made already."""
     found: Parts = []
     for each in parts:
         found += [each] if isinstance(each, str) else each
-    return Line(found, tone)
+    return DialogLine(found, tone)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DialogText:
     """What an action will do. `verb` stands on its button, `lines` say it, the worst in the tone "bad".
 
     `danger` is a name that the person must type first. `state` are things that must still be so when it is done, by
@@ -49,7 +49,7 @@ class Said:
 
     title: str
     verb: str
-    lines: Sequence[Line]
+    lines: Sequence[DialogLine]
     choices: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     danger: str = ""
@@ -61,7 +61,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class DialogDone:
     """What an action did, in a sentence; and the id of what goes on in the background."""
 
     text: str
@@ -87,13 +87,13 @@ class Beginner(Protocol):
 class Desk:
     """With what an action works: where numbers come from, who asks, and who goes on with what takes long."""
 
-    source: Source
+    source: SceneSource
     person: Person
     handles: Beginner
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class DialogAction:
     """One action: who may do it, what it is told, what it says, and how it is done.
 
     `do` gets what the person was told, and what would be told now.
@@ -103,11 +103,11 @@ class Action:
     role: Role
     takes: Takes
     fields: tuple[Field, ...]
-    say: Callable[[Desk, Given, Wish], Awaitable[Said]]
-    do: Callable[[Desk, Given, Wish, Said, Said], Awaitable[Done]]
+    say: Callable[[Desk, Given, Wish], Awaitable[DialogText]]
+    do: Callable[[Desk, Given, Wish, DialogText, DialogText], Awaitable[DialogDone]]
     is_bad: bool = False
 
-    def shown(self, said: Said, wish: Wish) -> dict[str, Any]:
+    def shown(self, said: DialogText, wish: Wish) -> dict[str, Any]:
         """Return the dialog as JSON, but for the ticket."""
         return {
             "action": self.name,
@@ -120,7 +120,7 @@ class Action:
             "possible": said.is_possible,
         }
 
-    def _shown(self, each: Field, said: Said, wish: Wish) -> dict[str, Any]:
+    def _shown(self, each: Field, said: DialogText, wish: Wish) -> dict[str, Any]:
         found = each.with_value(said.values.get(each.name, wish.texts[each.name])).shown()
         if each.name in said.choices:
             found["choices"] = [list(choice) for choice in said.choices[each.name]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from shardq.arguments import line
-from shardq.dashboard.actions.refused import Refused
+from shardq.dashboard.actions.refused import ActionRefused
 from shardq.errors import ConfigError
 from shardq.ops.queue.who import MAX_NOTE
 
@@ -42,11 +42,11 @@ class Field:
     def read(self, text: str) -> Any:
         """Return the value of *text*: a text, a number or None, or True or False. Refused if it is none."""
         if len(text) > MAX_VALUE:
-            raise Refused(f"{self.label} is too long.")
+            raise ActionRefused(f"{self.label} is too long.")
         match self.kind:
             case "choice":
                 if not self.is_open and text not in {value for value, _ in self.choices}:
-                    raise Refused(f"{self.label} is one of: {', '.join(words for _, words in self.choices)}.")
+                    raise ActionRefused(f"{self.label} is one of: {', '.join(words for _, words in self.choices)}.")
                 return text
             case "number":
                 return self._number(text.strip())
@@ -54,7 +54,7 @@ class Field:
                 return self._line(text.strip())
             case "flag":
                 if text not in ("", "1"):
-                    raise Refused(f"{self.label} is on or off.")
+                    raise ActionRefused(f"{self.label} is on or off.")
                 return text == "1"
 
     def _number(self, text: str) -> float | int | None:
@@ -66,14 +66,14 @@ class Field:
             number = math.nan
         if not self.low <= number <= self.high:
             kind = "a whole number" if self.is_whole else "a number"
-            raise Refused(f"{self.label} is {kind} from {self.low:,g} to {self.high:,.15g}, or empty.")
+            raise ActionRefused(f"{self.label} is {kind} from {self.low:,g} to {self.high:,.15g}, or empty.")
         return number
 
     def _line(self, text: str) -> str:
         try:
             return line(self.label, text, MAX_NOTE) if text else ""
         except ConfigError as error:
-            raise Refused(f"{error}.") from None
+            raise ActionRefused(f"{error}.") from None
 
     def with_value(self, value: str) -> Field:
         """Return it as it is shown with this value."""
@@ -109,12 +109,12 @@ class Wish:
 
 NOTE: Final = Field("note", "Why", "line", hint="kept in the journal", is_said=False)
 
-ENDS: Final[Choices] = (
+DURATIONS: Final[Choices] = (
     ("300", "5 minutes"), ("900", "15 minutes"), ("3600", "1 hour"), ("14400", "4 hours"), ("86400", "1 day"),
     ("604800", "7 days"), ("", "until somebody ends it"),
 )  # fmt: skip
 """For how long a pause or a limit lasts, in seconds."""
 
-LASTING: Final = Field("seconds", "For", "choice", "3600", choices=ENDS)
+DURATION_FIELD: Final = Field("seconds", "For", "choice", "3600", choices=DURATIONS)
 
 RATE: Final = Field("rate", "Messages a second", "number", "50", "empty: as fast as it can", low=0.001, high=1_000_000)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from shardq.arguments import check_name
-from shardq.dashboard.actions.refused import Refused, sentence
+from shardq.dashboard.actions.refused import ActionRefused, sentence
 from shardq.errors import ConfigError
 from shardq.model.where import MAX_TEXT, Where, WhereState
 from shardq.protocol.bodies import text_or_bytes
@@ -30,7 +30,7 @@ TENANT: Final = ("shard_key", "shard_key_base64")
 FILTER: Final = ("task", "error", "reason", "older_than", "newer_than", "state")
 """The parts of a filter, besides the tenant."""
 
-_LONGEST: Final[Mapping[str, int]] = {
+_MAX_LENGTHS: Final[Mapping[str, int]] = {
     "queue": 200, "shard_key": MAX_SHARD_KEY, "shard_key_base64": 2 * MAX_SHARD_KEY, "message_id": MAX_ID,
     "schedule": MAX_NAME, "id": MAX_NAME, "task": MAX_TEXT, "error": MAX_TEXT, "reason": MAX_TEXT, "older_than": 40,
     "newer_than": 40, "state": 20,
@@ -50,14 +50,14 @@ class Given:
     def tenant(self) -> str | bytes:
         """The tenant, of an action that takes one."""
         if self.key is None:
-            raise Refused("Say which tenant, by shard_key.")
+            raise ActionRefused("Say which tenant, by shard_key.")
         return self.key
 
     @property
     def filter(self) -> Where:
         """The filter, of an action that takes one."""
         if self.where is None:
-            raise Refused("Say of which messages: a tenant, a task, an error, or a state.")
+            raise ActionRefused("Say of which messages: a tenant, a task, an error, or a state.")
         return self.where
 
 
@@ -90,21 +90,21 @@ class Takes:
         """Return what was said. Refused if it is not what the action takes."""
         for name, value in said.items():
             if name not in self.known:
-                raise Refused(f"This action takes no {name[:40]!r}.")
-            if len(value) > _LONGEST[name]:
-                raise Refused(f"{name} may have {_LONGEST[name]:,} letters.")
+                raise ActionRefused(f"This action takes no {name[:40]!r}.")
+            if len(value) > _MAX_LENGTHS[name]:
+                raise ActionRefused(f"{name} may have {_MAX_LENGTHS[name]:,} letters.")
         try:
             return self._read(said)
         except (ConfigError, UnicodeError) as error:
-            raise Refused(sentence(str(error))) from None
+            raise ActionRefused(sentence(str(error))) from None
 
     def _read(self, said: Mapping[str, str]) -> Given:
         queue, key = check_name(said.get("queue", "")), _key(said)
         if self.key and key is None and not self.or_all:
-            raise Refused("Say which tenant, by shard_key.")
+            raise ActionRefused("Say which tenant, by shard_key.")
         name = said.get(self.name, "") if self.name else ""
         if self.name and not name:
-            raise Refused(f"Say which {self.name}.")
+            raise ActionRefused(f"Say which {self.name}.")
         return Given(queue, key, name, self._where(said, key) if self.is_filter else None)
 
     def _where(self, said: Mapping[str, str], key: str | bytes | None) -> Where:
@@ -114,10 +114,10 @@ class Takes:
                 parts[name] = _seconds(name, said[name])
         state = self.state or said.get("state") or None
         if state is not None and state not in get_args(WhereState):
-            raise Refused(f"A message is {', '.join(get_args(WhereState))}.")
+            raise ActionRefused(f"A message is {', '.join(get_args(WhereState))}.")
         where = Where(tenant=key, state=state, **parts)  # type: ignore[arg-type]
         if where.is_empty:
-            raise Refused("Say of which messages: a tenant, a task, an error, or a state.")
+            raise ActionRefused("Say of which messages: a tenant, a task, an error, or a state.")
         return where
 
 
@@ -126,7 +126,7 @@ def _key(said: Mapping[str, str]) -> str | bytes | None:
         try:
             raw = base64.b64decode(said["shard_key_base64"], validate=True)
         except (binascii.Error, ValueError):
-            raise Refused("shard_key_base64 is no base64.") from None
+            raise ActionRefused("shard_key_base64 is no base64.") from None
         key: str | bytes = text_or_bytes(raw)
     elif said.get("shard_key"):
         key = said["shard_key"]
@@ -140,4 +140,4 @@ def _seconds(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Refused(f"{name} is a number of seconds.") from None
+        raise ActionRefused(f"{name} is a number of seconds.") from None

@@ -18,7 +18,7 @@ from shardq.dashboard import numbers
 from shardq.dashboard.actions.look import queue_of
 from shardq.dashboard.actions.progress import VIA_ONE, shown
 from shardq.dashboard.actions.refused import MayHaveBegun
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.errors import BackendError, ConfigError, LeaseLost, OutcomeUnknown, ShardqError
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.where import Where
@@ -35,23 +35,23 @@ from shardq.protocol.actions import LEASE
 
 log = logging.getLogger("shardq.dashboard")
 
-VIA: Final = "dashboard"
+VIA_DASHBOARD: Final = "dashboard"
 """How an action is marked that was begun on a page."""
-ALL: Final = Bounds(0.0, 2**63, 2**63, "")
+ALL_BOUNDS: Final = Bounds(0.0, 2**63, 2**63, "")
 """What a search is about that comes before its action: all that is there."""
-AGAIN: Final = 2.0
+RETRY_SECONDS: Final = 2.0
 """Seconds after which an action goes on when Redis did not answer."""
 GLANCE: Final = LEASE / 6
 """Seconds between two looks at actions of a page that has ended perhaps."""
-LOOKS: Final = 120
+MAX_LOOKS: Final = 120
 """Looks for an action that perhaps began: ten minutes. So long Redis may be away."""
-SHOWN: Final = 1.0
+FRESH_SECONDS: Final = 1.0
 """Seconds for which the actions of a queue count as those of now."""
 
 
-async def actions_of(source: Source, queue: str) -> list[dict[str, Any]]:
+async def actions_of(source: SceneSource, queue: str) -> list[dict[str, Any]]:
     """Return the actions of a queue as a screen shows them, the newest first. NotThere if there is no such queue."""
-    found = await numbers.of_queue(source, "actions", queue, queue_of(source, queue).actions, SHOWN)
+    found = await numbers.of_queue(source, "actions", queue, queue_of(source, queue).actions, FRESH_SECONDS)
     if source.care is not None:
         source.care(queue, found)
     return [shown(queue, each) for each in found]
@@ -60,7 +60,7 @@ async def actions_of(source: Source, queue: str) -> list[dict[str, Any]]:
 class Handles:
     """The actions that this process works on. It has a task for each; a queue has one action at a time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SceneSource) -> None:
         self._source = source
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._search: asyncio.Task[None] | None = None
@@ -83,7 +83,7 @@ class Handles:
     ) -> str:
         """Begin an action, and return its id: this process goes on with it. ConfigError if another one is under way."""
         client, state, action_id = self._source.client, queue_of(self._source, queue).state, actions.new_id()
-        given = kind, where, rate, limit, Who(by, note), None, VIA, action_id
+        given = kind, where, rate, limit, Who(by, note), None, VIA_DASHBOARD, action_id
         op = _acting(state, lambda: actions.begin(state, *given), lambda parts: acts.begin(parts, *given))
         try:
             action = _action(client, await client.run(op))
@@ -130,7 +130,7 @@ class Handles:
 
     async def _retrying(self, state: QueueState, where: Where, message_id: str) -> Chosen | None:
         """Return a message that waits for its next try; None if it does not."""
-        search = Search("retry_now", where, ALL)
+        search = Search("retry_now", where, ALL_BOUNDS)
         search.restart()
         while not search.is_over:
             for each in await self._source.client.run(selection.next_page(state, search)):
@@ -140,7 +140,7 @@ class Handles:
 
     async def _find(self, queue: str, action_id: str) -> None:
         """Go on with an action that perhaps began, once it is there and was silent for long enough."""
-        for _ in range(LOOKS):
+        for _ in range(MAX_LOOKS):
             try:
                 found = await queue_of(self._source, queue).actions()
             except BackendError as error:
@@ -161,7 +161,7 @@ class Handles:
             try:
                 await queue_of(self._source, queue).stop_action(action_id)
             except BackendError:
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
             except ShardqError as error:
                 log.debug("action %s of queue %s is not stopped: %s", action_id, queue, error)
                 return
@@ -171,7 +171,7 @@ class Handles:
     def care(self, queue: str, found: Sequence[ActionStatus]) -> None:
         """Go on with actions of a page that nobody works on any more."""
         for each in found:
-            if each.via == VIA and each.state == "abandoned" and each.id not in self._tasks:
+            if each.via == VIA_DASHBOARD and each.state == "abandoned" and each.id not in self._tasks:
                 self._keep(each.id, self._adopt(queue, each.id))
 
     def search(self) -> None:
@@ -234,7 +234,7 @@ class Handles:
                 return
             except BackendError as error:
                 log.warning("action %s of queue %s waits for Redis: %s", action.id, queue, error)
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
             except ShardqError as error:
                 log.warning("action %s of queue %s ended: %s", action.id, queue, error)
                 return
@@ -269,7 +269,12 @@ class Handles:
             return False
         self.care(name, found)
         own = next(
-            (each for each in found if each.via == VIA and each.state == "running" and each.id not in self._tasks), None
+            (
+                each
+                for each in found
+                if each.via == VIA_DASHBOARD and each.state == "running" and each.id not in self._tasks
+            ),
+            None,
         )
         if own is None:
             return False

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from shardq.client.async_queue import AsyncQueue
 from shardq.dashboard import numbers
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.model import Controls, QueueStats, Tenant
 from shardq.model.action import ActionKind
 from shardq.model.where import Where
@@ -23,45 +23,45 @@ from shardq.partitions.over import over
 
 State: TypeAlias = Mapping[str, object]
 """The facts that a dialog showed, each by its name, such as "the pause": the action is refused if one has changed."""
-COUNTED: Final = 2.0
+COUNTING_SECONDS: Final = 2.0
 """Seconds for which messages are counted that a filter selects: then the dialog says "at least"."""
 
 
-def queue_of(source: Source, name: str) -> AsyncQueue:
+def queue_of(source: SceneSource, name: str) -> AsyncQueue:
     """Return a queue, which is never created by that."""
     return source.client.queue(name, create=False)
 
 
-async def foresight(source: Source, queue: str) -> Foresight:
+async def foresight(source: SceneSource, queue: str) -> Foresight:
     """Return what changes would do to those that wait in a queue. NotThere if there is no such queue."""
     return Foresight((await numbers.look(source, queue)).facts)
 
 
-async def counted(source: Source, queue: str, kind: ActionKind, where: Where) -> Counted:
+async def counted(source: SceneSource, queue: str, kind: ActionKind, where: Where) -> Counted:
     """Return how many messages an action would be about. ConfigError if it cannot be about such."""
     state = queue_of(source, queue).state
     now = (await queue_of(source, queue).stats()).time
-    op = over(state, lambda each: counting.glance(each, kind, where, now, seconds=COUNTED), surveys.counted)
+    op = over(state, lambda each: counting.glance(each, kind, where, now, seconds=COUNTING_SECONDS), surveys.counted)
     return await source.client.run(op)
 
 
-async def stats_of(source: Source, queue: str) -> QueueStats:
+async def stats_of(source: SceneSource, queue: str) -> QueueStats:
     """Return the numbers of a queue, as they are now."""
     return await queue_of(source, queue).stats()
 
 
-async def tenant_of(source: Source, queue: str, key: str | bytes) -> Tenant:
+async def tenant_of(source: SceneSource, queue: str, key: str | bytes) -> Tenant:
     """Return what a tenant has, as it is now."""
     return await queue_of(source, queue).tenant(key)
 
 
-async def controls_of(source: Source, queue: str, key: str | bytes | None) -> Controls:
+async def controls_of(source: SceneSource, queue: str, key: str | bytes | None) -> Controls:
     """Return what people set of a tenant and of the whole queue, as it is now. With a tenant there are all plans."""
     return await source.client.run(_controls(queue_of(source, queue).state, key))
 
 
 def agree_on(
-    source: Source, queue: str, key: str | bytes | None, was: State, state_of: Callable[[Controls], State]
+    source: SceneSource, queue: str, key: str | bytes | None, was: State, state_of: Callable[[Controls], State]
 ) -> Agree:
     """Return what looks once more, where an action is done, whether what people set is as the dialog showed it."""
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
+from shardq.dashboard.actions.dialog import Desk, DialogAction, DialogDone, DialogLine, DialogText, line
 from shardq.dashboard.actions.fields import NOTE, RATE, Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import counted, foresight, queue_of, stats_of, typed_name
@@ -20,14 +20,14 @@ from shardq.ops.operate.counting import Counted
 from shardq.outlook.filters import filter_in_words
 from shardq.outlook.names import name_of
 
-LATELY: Final = 10
+RECENT_MINUTES: Final = 10
 """Minutes of which `Failure.recent` tells."""
 
-_FAST = RATE.with_value("")
+_FULL_RATE = RATE.with_value("")
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class ManyAction:
     """An action in words: it is to "Redrive" so many "dead letters", which are "redriven" then."""
 
     kind: ActionKind
@@ -41,25 +41,25 @@ class Doing:
         return plural(count, self.noun, self.nouns)
 
 
-REDRIVE_WORDS: Final = Doing("redrive", "Redrive", "dead letter", "redriven")
-RETRY_WORDS: Final = Doing(
+REDRIVE_WORDS: Final = ManyAction("redrive", "Redrive", "dead letter", "redriven")
+RETRY_WORDS: Final = ManyAction(
     "retry_now", "Try now", "message that waits for its next try", "tried", "messages that wait for their next try"
 )
-CANCEL_WORDS: Final = Doing("cancel", "Cancel", "message", "cancelled")
-DELETE_WORDS: Final = Doing("delete_dead", "Delete", "dead letter", "deleted")
+CANCEL_WORDS: Final = ManyAction("cancel", "Cancel", "message", "cancelled")
+DELETE_WORDS: Final = ManyAction("delete_dead", "Delete", "dead letter", "deleted")
 
 
-async def _say(doing: Doing, desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say(doing: ManyAction, desk: Desk, given: Given, wish: Wish) -> DialogText:
     found = await counted(desk.source, given.queue, doing.kind, given.filter)
     title = f"{doing.verb}: {'' if found.are_all else 'at least '}{doing.of(found.found)} of {given.queue}"
     about = line(_about(given.filter))
     if not found.found and found.are_all:
-        return Said(title, "", [about, line("There are none.")], is_possible=False)
+        return DialogText(title, "", [about, line("There are none.")], is_possible=False)
     if (busy := await _under_way(desk, given.queue)) is not None:
         told = (
             f"{name_of(busy.by)} has another action under way on this queue, and one runs at a time: wait, or stop it."
         )
-        return Said(title, "", [about, line(told, tone="warn")], is_possible=False)
+        return DialogText(title, "", [about, line(told, tone="warn")], is_possible=False)
     lines = [about]
     if not found.are_all:
         lines.append(line("There are too many to count: it goes through all, not only these.", tone="warn"))
@@ -67,7 +67,7 @@ async def _say(doing: Doing, desk: Desk, given: Given, wish: Wish) -> Said:
     lines.append(line(_takes(found, wish["rate"])))
     danger = typed_name(given.filter.tenant, given.queue) if doing.kind in ("cancel", "delete_dead") else ""
     limit = found.found if found.are_all else None
-    return Said(title, doing.verb, lines, danger=danger, limit=limit)
+    return DialogText(title, doing.verb, lines, danger=danger, limit=limit)
 
 
 def _about(where: Where) -> str:
@@ -88,7 +88,7 @@ def _takes(found: Counted, rate: float | None) -> str:
     return f"It takes {'' if found.are_all else 'at least '}{span(found.found / rate)} at {rate:,g}/s."
 
 
-async def _of_redrive(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[Line]:
+async def _of_redrive(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[DialogLine]:
     queue = queue_of(desk.source, given.queue)
     settings, stats = await queue.settings(), await stats_of(desk.source, given.queue)
     tries = plural(settings.max_deliveries, "more try", "more tries")
@@ -100,13 +100,13 @@ async def _of_redrive(desk: Desk, given: Given, wish: Wish, found: Counted) -> l
     return lines + await _others(desk, given, wish, found)
 
 
-async def _of_retry(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[Line]:
+async def _of_retry(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[DialogLine]:
     lines = [line("They can be delivered at once. Their tries so far stay counted.")]
     lines += await _fails_still(desk, given)
     return lines + await _others(desk, given, wish, found)
 
 
-async def _of_cancel(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[Line]:
+async def _of_cancel(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[DialogLine]:
     lines = [line("They are gone for good. This cannot be undone.", tone="bad")]
     if given.filter.state in (None, "in_flight"):
         told = "The holders of those in flight learn of it when they next extend or ack."
@@ -114,7 +114,7 @@ async def _of_cancel(desk: Desk, given: Given, wish: Wish, found: Counted) -> li
     return [*lines, line("Nobody waits longer.")]
 
 
-async def _of_delete(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[Line]:
+async def _of_delete(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[DialogLine]:
     return [
         line("They are gone for good, with their payloads. This cannot be undone.", tone="bad"),
         line("Nobody waits for them: all else stays as it is."),
@@ -124,7 +124,7 @@ async def _of_delete(desk: Desk, given: Given, wish: Wish, found: Counted) -> li
 _WHAT: Final = {"redrive": _of_redrive, "retry_now": _of_retry, "cancel": _of_cancel, "delete_dead": _of_delete}
 
 
-async def _fails_still(desk: Desk, given: Given) -> list[Line]:
+async def _fails_still(desk: Desk, given: Given) -> list[DialogLine]:
     """A warning, if what is to be tried again has just failed."""
     where = given.filter
     groups = await queue_of(desk.source, given.queue).failures()
@@ -136,10 +136,12 @@ async def _fails_still(desk: Desk, given: Given) -> list[Line]:
     if not recent:
         return []
     times = plural(recent, "try", "tries")
-    return [line(f"{times} of this kind failed in the last {LATELY} minutes: they may fail again.", tone="warn")]
+    return [
+        line(f"{times} of this kind failed in the last {RECENT_MINUTES} minutes: they may fail again.", tone="warn")
+    ]
 
 
-async def _others(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[Line]:
+async def _others(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[DialogLine]:
     """What it costs the others."""
     sight = await foresight(desk.source, given.queue)
     if not sight.has_reader:
@@ -153,7 +155,7 @@ async def _others(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[
     return lines
 
 
-async def _do(doing: Doing, desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _do(doing: ManyAction, desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     limit = said.limit
     handle = await desk.handles.begin(
         given.queue, doing.kind, given.filter, wish["rate"] or None, limit, desk.person.name, wish["note"]
@@ -161,15 +163,17 @@ async def _do(doing: Doing, desk: Desk, given: Given, wish: Wish, said: Said, no
     more = 0 if limit is None or now.limit is None else now.limit - limit
     left = f" {plural(more, 'more has', 'more have')} come since the dialog was opened, and stay." if more > 0 else ""
     of = "those that there are" if limit is None else doing.of(limit)
-    return Done(f"{doing.verb}: {of} of {given.queue}, under way.{left}", handle)
+    return DialogDone(f"{doing.verb}: {of} of {given.queue}, under way.{left}", handle)
 
 
-def _action(name: str, doing: Doing, role: Role, state: WhereState | None, rate: Field, *, is_bad: bool) -> Action:
+def _action(
+    name: str, doing: ManyAction, role: Role, state: WhereState | None, rate: Field, *, is_bad: bool
+) -> DialogAction:
     takes = Takes(is_filter=True, state=state)
-    return Action(name, role, takes, (rate, NOTE), partial(_say, doing), partial(_do, doing), is_bad)
+    return DialogAction(name, role, takes, (rate, NOTE), partial(_say, doing), partial(_do, doing), is_bad)
 
 
 REDRIVE = _action("redrive", REDRIVE_WORDS, Role.ACT, "dead", RATE, is_bad=False)
 RETRY_NOW = _action("retry_now", RETRY_WORDS, Role.ACT, "retrying", RATE, is_bad=False)
-CANCEL = _action("cancel", CANCEL_WORDS, Role.ADMIN, None, _FAST, is_bad=True)
-DELETE = _action("delete", DELETE_WORDS, Role.ADMIN, "dead", _FAST, is_bad=True)
+CANCEL = _action("cancel", CANCEL_WORDS, Role.ADMIN, None, _FULL_RATE, is_bad=True)
+DELETE = _action("delete", DELETE_WORDS, Role.ADMIN, "dead", _FULL_RATE, is_bad=True)

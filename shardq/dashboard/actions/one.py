@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from shardq.dashboard.actions.dialog import Action, Desk, Done, Said, line
+from shardq.dashboard.actions.dialog import Desk, DialogAction, DialogDone, DialogText, line
 from shardq.dashboard.actions.fields import NOTE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import queue_of
-from shardq.dashboard.actions.progress import VIA_ONE, WHAT, can_go_on
-from shardq.dashboard.actions.refused import FORBIDDEN, GONE, Refused
+from shardq.dashboard.actions.progress import ACTION_WORDS, VIA_ONE, can_go_on
+from shardq.dashboard.actions.refused import FORBIDDEN, NOT_FOUND, ActionRefused
 from shardq.dashboard.people import Role
 from shardq.model.action import ActionStatus
 from shardq.model.schedule import Schedule
@@ -28,13 +28,13 @@ _DONE: Final = {
 }
 
 
-async def _say_cancel(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_cancel(desk: Desk, given: Given, wish: Wish) -> DialogText:
     status = await queue_of(desk.source, given.queue).status(given.name)
     title = f"Cancel a message of {given.queue}"
     if status.state not in _STATES or status.cancelled:
-        raise Refused("There is no such message any more: it is done, or was removed.", GONE)
+        raise ActionRefused("There is no such message any more: it is done, or was removed.", NOT_FOUND)
     if status.state == "dead":
-        return Said(title, "", [line("It is a dead letter: redrive it, or delete it.")], is_possible=False)
+        return DialogText(title, "", [line("It is a dead letter: redrive it, or delete it.")], is_possible=False)
     whose = f", of {name_of(status.shard_key)}" if status.shard_key else ""
     task = f" It calls {name_of(status.task)}." if status.task else ""
     lines = [line(f"{_STATES[status.state]}{whose}.{task}")]
@@ -44,12 +44,12 @@ async def _say_cancel(desk: Desk, given: Given, wish: Wish) -> Said:
         )
     lines += [line("It is gone for good. This cannot be undone.", tone="bad"), line("Nobody waits longer.")]
     is_held = status.state == "in_flight"
-    return Said(title, "Cancel the message", lines, state={"the message": is_held})
+    return DialogText(title, "Cancel the message", lines, state={"the message": is_held})
 
 
-async def _cancel(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _cancel(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     was = await queue_of(desk.source, given.queue).cancel(given.name, by=desk.person.name, note=wish["note"])
-    return Done(_DONE[str(was)])
+    return DialogDone(_DONE[str(was)])
 
 
 async def _schedule(desk: Desk, given: Given) -> tuple[Schedule, float]:
@@ -58,10 +58,10 @@ async def _schedule(desk: Desk, given: Given) -> tuple[Schedule, float]:
     for each in await queue.schedules.list():
         if each.name == given.name:
             return each, now
-    raise Refused(f"There is no schedule {name_of(given.name)} any more.", GONE)
+    raise ActionRefused(f"There is no schedule {name_of(given.name)} any more.", NOT_FOUND)
 
 
-async def _say_run(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_run(desk: Desk, given: Given, wish: Wish) -> DialogText:
     schedule, now = await _schedule(desk, given)
     task = name_of(schedule.task) if schedule.task else "its payload"
     lines = [line(f"One message is written now: {task}, of {name_of(schedule.shard_key)}.")]
@@ -71,47 +71,47 @@ async def _say_run(desk: Desk, given: Given, wish: Wish) -> Said:
         lines.append(line("Its next time, ", At(schedule.next, now), ", stays as it is: it runs twice then."))
     lines.append(line("It waits for its turn as others do."))
     state = {"the schedule": (schedule.task, schedule.paused, str(schedule.shard_key))}
-    return Said(f"Run {name_of(schedule.name)} of {given.queue} now", "Run now", lines, state=state)
+    return DialogText(f"Run {name_of(schedule.name)} of {given.queue} now", "Run now", lines, state=state)
 
 
-async def _run(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _run(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     written = await queue_of(desk.source, given.queue).schedules.run(given.name, by=desk.person.name, note=wish["note"])
-    return Done(f"Written: message {written}.")
+    return DialogDone(f"Written: message {written}.")
 
 
 async def _action(desk: Desk, given: Given) -> ActionStatus:
     for each in await queue_of(desk.source, given.queue).actions():
         if each.id == given.name:
             return each
-    raise Refused("There is no such action any more.", GONE)
+    raise ActionRefused("There is no such action any more.", NOT_FOUND)
 
 
-async def _say_stop(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_stop(desk: Desk, given: Given, wish: Wish) -> DialogText:
     one = await _action(desk, given)
-    title = f"Stop the {WHAT[one.kind].noun} of {name_of(one.by)} in {given.queue}"
+    title = f"Stop the {ACTION_WORDS[one.kind].noun} of {name_of(one.by)} in {given.queue}"
     if one.is_over:
-        return Said(title, "", [line(f"It is over: {one.state}.")], is_possible=False)
+        return DialogText(title, "", [line(f"It is over: {one.state}.")], is_possible=False)
     left = "" if one.left is None else f", about {number(one.left)} are left"
-    lines = [line(f"{plural(one.done, 'message')} {WHAT[one.kind].done} so far{left}.")]
+    lines = [line(f"{plural(one.done, 'message')} {ACTION_WORDS[one.kind].done} so far{left}.")]
     lines.append(line("It ends with its next piece, of a hundred at most. What is done stays done; all others stay."))
-    return Said(title, "Stop it", lines)
+    return DialogText(title, "Stop it", lines)
 
 
-async def _stop(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _stop(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     found = await queue_of(desk.source, given.queue).stop_action(given.name, by=desk.person.name, note=wish["note"])
     word = "is stopped" if found.is_over else "stops with its next piece"
-    return Done(f"The {WHAT[found.kind].noun} {word}.", given.name)
+    return DialogDone(f"The {ACTION_WORDS[found.kind].noun} {word}.", given.name)
 
 
-async def _say_go_on(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_go_on(desk: Desk, given: Given, wish: Wish) -> DialogText:
     one = await _action(desk, given)
-    title = f"Go on with the {WHAT[one.kind].noun} of {name_of(one.by)} in {given.queue}"
+    title = f"Go on with the {ACTION_WORDS[one.kind].noun} of {name_of(one.by)} in {given.queue}"
     if one.via == VIA_ONE:
-        return Said(title, "", [line("It was about one message: try that one again.")], is_possible=False)
+        return DialogText(title, "", [line("It was about one message: try that one again.")], is_possible=False)
     if not can_go_on(one):
-        return Said(title, "", [line(f"Nobody needs to: it is {one.state}.")], is_possible=False)
+        return DialogText(title, "", [line(f"Nobody needs to: it is {one.state}.")], is_possible=False)
     left = "" if one.left is None else f" About {number(one.left)} are left."
-    done = f"{plural(one.done, 'message')} {WHAT[one.kind].done}"
+    done = f"{plural(one.done, 'message')} {ACTION_WORDS[one.kind].done}"
     why = {"abandoned": "Its process was silent for 30 s.", "failed": f"It failed: {one.problem}."}
     lines = [
         line(f"{why.get(one.state, 'Somebody stopped it.')} {done}.{left}"),
@@ -119,21 +119,21 @@ async def _say_go_on(desk: Desk, given: Given, wish: Wish) -> Said:
     ]
     if one.kind in ("cancel", "delete_dead"):
         lines.append(line("What it removes is gone for good.", tone="bad"))
-    return Said(title, "Go on", lines, state={"the action": (one.state, one.done)})
+    return DialogText(title, "Go on", lines, state={"the action": (one.state, one.done)})
 
 
-async def _go_on(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _go_on(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     one = await _action(desk, given)
     if one.kind in ("cancel", "delete_dead") and desk.person.role < Role.ADMIN:
-        raise Refused("What removes messages is for the role admin.", FORBIDDEN)
+        raise ActionRefused("What removes messages is for the role admin.", FORBIDDEN)
     await desk.handles.take_over(given.queue, one.id)
-    return Done(f"The {WHAT[one.kind].noun} goes on.", one.id)
+    return DialogDone(f"The {ACTION_WORDS[one.kind].noun} goes on.", one.id)
 
 
 _MESSAGE: Final = Takes(name="message_id")
 _ONE_ACTION: Final = Takes(name="id")
 
-CANCEL_ONE = Action("cancel", Role.ACT, _MESSAGE, (NOTE,), _say_cancel, _cancel, is_bad=True)
-RUN_NOW = Action("run_now", Role.ACT, Takes(name="schedule"), (NOTE,), _say_run, _run)
-STOP = Action("stop", Role.ACT, _ONE_ACTION, (NOTE,), _say_stop, _stop)
-GO_ON = Action("go_on", Role.ACT, _ONE_ACTION, (), _say_go_on, _go_on)
+CANCEL_ONE = DialogAction("cancel", Role.ACT, _MESSAGE, (NOTE,), _say_cancel, _cancel, is_bad=True)
+RUN_NOW = DialogAction("run_now", Role.ACT, Takes(name="schedule"), (NOTE,), _say_run, _run)
+STOP = DialogAction("stop", Role.ACT, _ONE_ACTION, (NOTE,), _say_stop, _stop)
+GO_ON_ACTION = DialogAction("go_on", Role.ACT, _ONE_ACTION, (), _say_go_on, _go_on)

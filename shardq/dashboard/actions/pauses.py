@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
-from shardq.dashboard.actions.fields import LASTING, NOTE, Wish
+from shardq.dashboard.actions.dialog import Desk, DialogAction, DialogDone, DialogLine, DialogText, line
+from shardq.dashboard.actions.fields import DURATION_FIELD, NOTE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import (
     State,
@@ -26,13 +26,13 @@ from shardq.model.wording import number, plural, span
 from shardq.ops.operate import limits
 from shardq.ops.queue.change import Agree
 from shardq.ops.queue.who import Who
-from shardq.outlook.foresight import LONG, Foresight
+from shardq.outlook.foresight import LONG_WAIT_SECONDS, Foresight
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
 from shardq.partitions.over import change
 
 
-async def _say_pause(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_pause(desk: Desk, given: Given, wish: Wish) -> DialogText:
     controls = await controls_of(desk.source, given.queue, given.key)
     seconds = _seconds(wish)
     ends: Parts = ["until somebody ends it"]
@@ -47,7 +47,7 @@ async def _say_pause(desk: Desk, given: Given, wish: Wish) -> Said:
     before = controls.paused.get(given.key)
     if before is not None:
         lines.insert(0, line(_who_paused(before, controls.time), ": this takes the place of that.", tone="warn"))
-    return Said(
+    return DialogText(
         title=f"Pause {whose(given.key, given.queue)}",
         verb="Pause",
         lines=lines,
@@ -69,7 +69,7 @@ def _changed(pause: Control | None) -> str:
     return f"{name_of(pause.by) if pause.by else 'somebody'} has paused it meanwhile, {ends}"
 
 
-async def _pause_of_one(desk: Desk, given: Given, ends: Parts) -> list[Line]:
+async def _pause_of_one(desk: Desk, given: Given, ends: Parts) -> list[DialogLine]:
     has = await tenant_of(desk.source, given.queue, given.tenant)
     lines = [_wait(has.backlog, has.delayed, ends)]
     goes = f"{plural(has.in_flight, 'message')} in flight {_goes(has.in_flight)} on. So do its writes."
@@ -79,7 +79,7 @@ async def _pause_of_one(desk: Desk, given: Given, ends: Parts) -> list[Line]:
     return lines
 
 
-async def _pause_of_all(desk: Desk, given: Given, ends: Parts) -> list[Line]:
+async def _pause_of_all(desk: Desk, given: Given, ends: Parts) -> list[DialogLine]:
     has = await stats_of(desk.source, given.queue)
     waits = "waits" if has.backlog == 1 else "wait"
     what = f"It is the whole queue: {plural(has.backlog, 'message')} of all tenants {waits} "
@@ -92,7 +92,7 @@ async def _pause_of_all(desk: Desk, given: Given, ends: Parts) -> list[Line]:
     return lines
 
 
-def _wait(backlog: int, delayed: int, ends: Parts) -> Line:
+def _wait(backlog: int, delayed: int, ends: Parts) -> DialogLine:
     if not backlog and not delayed:
         return line("It has no messages now. What is written for it waits ", ends, ".")
     what = [f"its {plural(backlog, 'message')}"] if backlog else []
@@ -118,21 +118,21 @@ def _who_paused(before: Control, now: float) -> Parts:
     return [f"{by} paused it", *since, ", ", *ends, note]
 
 
-async def _pause(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _pause(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     seconds = _seconds(wish)
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
     agrees = _agree(desk, given, said)
     op = change(state, lambda each, agree: limits.pause(each, given.key, seconds, None, who, agree), agrees)
     await desk.source.client.run(op)
-    lasts = "until somebody ends it" if seconds is None else f"for {dict(LASTING.choices)[wish['seconds']]}"
-    return Done(f"{whose(given.key, given.queue)} is paused {lasts}.")
+    lasts = "until somebody ends it" if seconds is None else f"for {dict(DURATION_FIELD.choices)[wish['seconds']]}"
+    return DialogDone(f"{whose(given.key, given.queue)} is paused {lasts}.")
 
 
-async def _say_resume(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_resume(desk: Desk, given: Given, wish: Wish) -> DialogText:
     controls = await controls_of(desk.source, given.queue, given.key)
     title, before = f"End the pause of {whose(given.key, given.queue)}", controls.paused.get(given.key)
     if before is None:
-        return Said(title, "", [_not_paused(controls, given)], is_possible=False)
+        return DialogText(title, "", [_not_paused(controls, given)], is_possible=False)
     lines = [line(_who_paused(before, controls.time), ".")]
     sight = await foresight(desk.source, given.queue)
     lines += await (_resume_of_all if given.key is None else _resume_of_one)(desk, given, sight)
@@ -141,10 +141,10 @@ async def _say_resume(desk: Desk, given: Given, wish: Wish) -> Said:
     if not sight.has_reader:
         lines.append(line("No worker reads the queue.", tone="warn"))
     changed = {"the pause": _changed(before)}
-    return Said(title, "End the pause", lines, state=_state(controls, given), changed=changed)
+    return DialogText(title, "End the pause", lines, state=_state(controls, given), changed=changed)
 
 
-async def _resume_of_all(desk: Desk, given: Given, sight: Foresight) -> list[Line]:
+async def _resume_of_all(desk: Desk, given: Given, sight: Foresight) -> list[DialogLine]:
     has = await stats_of(desk.source, given.queue)
     lines = [line(f"{plural(has.backlog, 'message')} can be delivered at once.")]
     if has.limited:
@@ -154,37 +154,37 @@ async def _resume_of_all(desk: Desk, given: Given, sight: Foresight) -> list[Lin
     return lines
 
 
-async def _resume_of_one(desk: Desk, given: Given, sight: Foresight) -> list[Line]:
+async def _resume_of_one(desk: Desk, given: Given, sight: Foresight) -> list[DialogLine]:
     has = await tenant_of(desk.source, given.queue, given.tenant)
     lines = [line(f"Its {plural(has.backlog, 'message')} can be delivered at once.")]
     effect = sight.resumed(has.shard_key)
     if effect.own_after:
         lines.append(line(f"They are served in about {span(effect.own_after)}."))
     if told := effect.on_others():
-        lines.append(line(told, tone="warn" if (effect.longer or 0) > LONG else ""))
+        lines.append(line(told, tone="warn" if (effect.longer or 0) > LONG_WAIT_SECONDS else ""))
     return lines
 
 
-def _not_paused(controls: Controls, given: Given) -> Line:
+def _not_paused(controls: Controls, given: Given) -> DialogLine:
     if given.key is not None and None in controls.paused:
         who = _who_paused(controls.paused[None], controls.time)
         return line("It is not paused by itself: the whole queue is. ", who, ".")
     return line("It is not paused.")
 
 
-async def _resume(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _resume(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
     agrees = _agree(desk, given, said)
     op = change(state, lambda each, agree: limits.resume(each, given.key, None, who, agree), agrees)
     await desk.source.client.run(op)
-    return Done(f"{whose(given.key, given.queue)} goes on.")
+    return DialogDone(f"{whose(given.key, given.queue)} goes on.")
 
 
-def _agree(desk: Desk, given: Given, said: Said) -> Agree:
+def _agree(desk: Desk, given: Given, said: DialogText) -> Agree:
     return agree_on(desk.source, given.queue, given.key, said.state, lambda found: _state(found, given))
 
 
 _ONE_OR_ALL: Final = Takes(key=True, or_all=True)
 
-PAUSE = Action("pause", Role.ACT, _ONE_OR_ALL, (LASTING, NOTE), _say_pause, _pause)
-RESUME = Action("resume", Role.ACT, _ONE_OR_ALL, (NOTE,), _say_resume, _resume)
+PAUSE = DialogAction("pause", Role.ACT, _ONE_OR_ALL, (DURATION_FIELD, NOTE), _say_pause, _pause)
+RESUME = DialogAction("resume", Role.ACT, _ONE_OR_ALL, (NOTE,), _say_resume, _resume)

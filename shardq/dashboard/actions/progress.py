@@ -27,7 +27,9 @@ VIA_ONE: Final = "dashboard, of one message"
 _DONE: Final[Mapping[ActionKind, str]] = {
     "redrive": "redriven", "delete_dead": "deleted", "cancel": "cancelled", "retry_now": "tried now",
 }  # fmt: skip
-WHAT: Final[Mapping[ActionKind, What]] = {kind: What(WORDS_OF_ACTIONS[kind], done) for kind, done in _DONE.items()}
+ACTION_WORDS: Final[Mapping[ActionKind, What]] = {
+    kind: What(WORDS_OF_ACTIONS[kind], done) for kind, done in _DONE.items()
+}
 _STATES: Final = {
     "stopping": "it stops with its next piece", "stopped": "stopped", "done": "done", "failed": "failed",
     "abandoned": "its process was silent for 30 s",
@@ -41,7 +43,7 @@ def shown(queue: str, one: ActionStatus) -> dict[str, Any]:
         "id": one.id,
         "queue": queue,
         "kind": one.kind,
-        "what": WHAT[one.kind].noun,
+        "what": ACTION_WORDS[one.kind].noun,
         "of": filter_in_words(one.where),
         "state": one.state,
         "by": name_of(one.by) if one.by else "",
@@ -74,7 +76,7 @@ def _total(one: ActionStatus) -> int | None:
 
 def _line(one: ActionStatus, total: int | None) -> str:
     of = "" if total is None or one.state == "done" else f" of {number(total)}"
-    said = [f"{number(one.done)}{of} {WHAT[one.kind].done}"]
+    said = [f"{number(one.done)}{of} {ACTION_WORDS[one.kind].done}"]
     if one.rate and one.state == "running":
         said.append(f"{one.rate:,g}/s")
         if total is not None and total > one.done:

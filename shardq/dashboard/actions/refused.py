@@ -25,12 +25,12 @@ from shardq.ops.queue.retry import is_denied
 MAX_TEXT: Final = 600
 """Letters of an error that a person reads."""
 
-BAD: Final = 400
+BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
-GONE: Final = 404
-CHANGED: Final = 409
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
 TOO_LARGE: Final = 413
-AWAY: Final = 503
+UNAVAILABLE: Final = 503
 
 
 MAY_HAVE_BEGUN: Final = (
@@ -38,13 +38,13 @@ MAY_HAVE_BEGUN: Final = (
     "minute. Look there before you do it again."
 )
 DENIED: Final = "Redis does not let the page do this: its user of Redis needs the rights of an operator."
-UNCLEAR: Final = "Redis refused it. The log of the page's process says why."
+REFUSED_BY_REDIS: Final = "Redis refused it. The log of the page's process says why."
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """An action is not done. `text` says why, and what to do; `status` is that of the answer."""
 
-    def __init__(self, text: str, status: int = BAD) -> None:
+    def __init__(self, text: str, status: int = BAD_REQUEST) -> None:
         super().__init__(text)
         self.text, self.status = text, status
 
@@ -62,22 +62,26 @@ _PLAIN: Final[Sequence[tuple[type[ShardqError], str]]] = (
 )
 
 
-def refusal_of(error: ShardqError) -> Refused:
+def refusal_of(error: ShardqError) -> ActionRefused:
     """Return what the page says of an error of the library. What Redis says may name hosts: the log alone has it."""
     match error:
         case MessageNotFound():
-            return Refused("There is no such message any more: it is done, or was removed.", GONE)
+            return ActionRefused("There is no such message any more: it is done, or was removed.", NOT_FOUND)
         case QueueMissing() | ScheduleNotFound():
-            return Refused(sentence(str(error)), GONE)
+            return ActionRefused(sentence(str(error)), NOT_FOUND)
         case QueueFull():
-            return Refused(f"Nothing was done: {sentence(str(error))}", CHANGED)
+            return ActionRefused(f"Nothing was done: {sentence(str(error))}", CONFLICT)
         case ConfigError():
-            return Refused(sentence(str(error)), BAD)
+            return ActionRefused(sentence(str(error)), BAD_REQUEST)
         case PartlyDone():
-            return Refused(f"It was done in part ({error.done:,} so far). Look, and do it again to go on.", AWAY)
+            return ActionRefused(
+                f"It was done in part ({error.done:,} so far). Look, and do it again to go on.", UNAVAILABLE
+            )
         case BackendError() if isinstance(error.__cause__, steps.Refused) and is_denied(error.__cause__):
-            return Refused(DENIED, AWAY)
-    return Refused(next((text for kind, text in _PLAIN if isinstance(error, kind)), UNCLEAR), AWAY)
+            return ActionRefused(DENIED, UNAVAILABLE)
+    return ActionRefused(
+        next((text for kind, text in _PLAIN if isinstance(error, kind)), REFUSED_BY_REDIS), UNAVAILABLE
+    )
 
 
 def sentence(text: str) -> str:

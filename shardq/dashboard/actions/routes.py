@@ -16,18 +16,26 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from shardq.dashboard.actions.dialog import Action, Desk, Said
+from shardq.dashboard.actions.dialog import Desk, DialogAction, DialogText
 from shardq.dashboard.actions.fields import MAX_VALUE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.handles import Handles, actions_of
-from shardq.dashboard.actions.refused import BAD, CHANGED, FORBIDDEN, GONE, TOO_LARGE, Refused, refusal_of
+from shardq.dashboard.actions.refused import (
+    BAD_REQUEST,
+    CONFLICT,
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_LARGE,
+    ActionRefused,
+    refusal_of,
+)
 from shardq.dashboard.actions.table import action_of
-from shardq.dashboard.actions.tickets import Ticket, Tickets
+from shardq.dashboard.actions.tickets import DialogTicket, Tickets
 from shardq.dashboard.bodies import TooLarge, body_of
 from shardq.dashboard.people import Person
-from shardq.dashboard.refusal_log import Refusals
+from shardq.dashboard.refusal_log import RefusalLog
 from shardq.dashboard.scene import NotThere
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.errors import BackendError, BackendTimeout, ShardqError
 from shardq.model.wording import number, plural
 from shardq.ops.queue.change import Changed
@@ -38,15 +46,15 @@ MAX_BODY: Final = 8 * 1024
 """Bytes of what is posted."""
 MAX_ASKED: Final = 20
 """Names in a query."""
-AT_ONCE: Final = 8
+MAX_DIALOGS_AT_ONCE: Final = 8
 """Dialogs that are reckoned at once; the others wait."""
 PATIENCE: Final = 5.0
 """Seconds for which a person waits for what a dialog says."""
-GROWN: Final = 10
-"""A count may grow by so many, and by a tenth, before the person is asked again."""
+MAX_GROWTH: Final = 10
+"""Messages by which a count may grow, and a tenth, before the person is asked again."""
 
 LOOK_AGAIN: Final = "Look at what it does now."
-ANYHOW: Final = f"Nothing was done yet: it was changed meanwhile, and changed back. {LOOK_AGAIN}"
+NOTHING_DONE_YET: Final = f"Nothing was done yet: it was changed meanwhile, and changed back. {LOOK_AGAIN}"
 
 Handler = Callable[[Request], Awaitable[dict[str, Any]]]
 _HANDLE: Final = Takes(name="id")
@@ -62,12 +70,14 @@ class Posted(msgspec.Struct, forbid_unknown_fields=True):
 class Counter:
     """Takes what people ask for and do. For one event loop."""
 
-    def __init__(self, source: Source, handles: Handles, refusals: Refusals, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, source: SceneSource, handles: Handles, refusals: RefusalLog, changed: Callable[[str], None]
+    ) -> None:
         self.source = source
         self.handles = handles
         self._refusals, self._tell_screens = refusals, changed
         self.tickets = Tickets(source.client.clock)
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places = asyncio.Semaphore(MAX_DIALOGS_AT_ONCE)
 
     async def ask(self, request: Request) -> dict[str, Any]:
         """Say what an action will do, with a ticket for it."""
@@ -97,7 +107,7 @@ class Counter:
             done = await action.do(desk, ticket.given, wish, ticket.said, now)
         except Changed:  # by somebody who was faster by less than it took to look
             now = await self._say(desk, action, ticket.given, wish)
-            return self._again(person, ticket, wish, now, _changed(ticket.said, now) or ANYHOW)
+            return self._again(person, ticket, wish, now, _changed(ticket.said, now) or NOTHING_DONE_YET)
         except ShardqError as error:  # it may be done, or a part of it
             log.warning(
                 "%s (%s) tried %s: %s", person.name, person.role.name.lower(), _told(action, ticket.given), error
@@ -116,31 +126,33 @@ class Counter:
         for each in await actions_of(self.source, given.queue):
             if each["id"] == given.name:
                 return each
-        raise Refused("There is no such action any more.", GONE)
+        raise ActionRefused("There is no such action any more.", NOT_FOUND)
 
-    def _again(self, person: Person, ticket: Ticket, wish: Wish, now: Said, told: str) -> dict[str, Any]:
+    def _again(self, person: Person, ticket: DialogTicket, wish: Wish, now: DialogText, told: str) -> dict[str, Any]:
         """Return what is said to one who was told what does not hold any more."""
         dialog = self._dialog(person, ticket.action, ticket.given, wish, now)
-        return {"status": CHANGED, "text": told, "ask": dialog}
+        return {"status": CONFLICT, "text": told, "ask": dialog}
 
-    def _dialog(self, person: Person, action: Action, given: Given, wish: Wish, said: Said) -> dict[str, Any]:
+    def _dialog(
+        self, person: Person, action: DialogAction, given: Given, wish: Wish, said: DialogText
+    ) -> dict[str, Any]:
         found = action.shown(said, wish)
         if said.is_possible:
             texts = {**wish.texts, **said.values}
             found["ticket"] = self.tickets.issue(person, action, given, texts, said)
         return found
 
-    def _allowed(self, request: Request, said: Mapping[str, str]) -> Action:
+    def _allowed(self, request: Request, said: Mapping[str, str]) -> DialogAction:
         """Return the action that is asked for, if this person may do it."""
         action, person = action_of(request.path_params["action"], said), _person(request)
         if action is None:
-            raise Refused("There is no such action.", GONE)
+            raise ActionRefused("There is no such action.", NOT_FOUND)
         if person.role < action.role:
             self._refusals.tell(request, "the role does not allow it", person.name)
-            raise Refused(f"This is for people with the role {action.role.name.lower()}.", FORBIDDEN)
+            raise ActionRefused(f"This is for people with the role {action.role.name.lower()}.", FORBIDDEN)
         return action
 
-    async def _say(self, desk: Desk, action: Action, given: Given, wish: Wish) -> Said:
+    async def _say(self, desk: Desk, action: DialogAction, given: Given, wish: Wish) -> DialogText:
         """Reckon what an action would do. It only reads, so a person who waits for Redis is told soon."""
         try:
             async with asyncio.timeout(PATIENCE), self._places:
@@ -148,15 +160,17 @@ class Counter:
         except TimeoutError:
             raise refusal_of(BackendTimeout("no answer")) from None
 
-    def _ticket(self, request: Request, person: Person, posted: Posted) -> Ticket:
+    def _ticket(self, request: Request, person: Person, posted: Posted) -> DialogTicket:
         found = self.tickets.look(posted.ticket, person, request.path_params["action"])
         if found is None:
             self._refusals.tell(request, "no such ticket", person.name)
-            raise Refused("This dialog is over, or was used already. Open it again: nothing was done.", CHANGED)
+            raise ActionRefused("This dialog is over, or was used already. Open it again: nothing was done.", CONFLICT)
         return found
 
 
-def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callable[[str], None]) -> list[BaseRoute]:
+def routes(
+    source: SceneSource, handles: Handles, refusals: RefusalLog, changed: Callable[[str], None]
+) -> list[BaseRoute]:
     """Return the addresses of actions, for a page whose actions are on.
 
     *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called
@@ -170,17 +184,17 @@ def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callab
     ]
 
 
-def _answered(handler: Handler, refusals: Refusals) -> Callable[[Request], Awaitable[Response]]:
+def _answered(handler: Handler, refusals: RefusalLog) -> Callable[[Request], Awaitable[Response]]:
     """Answer with JSON; why something is not done as a sentence. The log has what Redis said."""
 
     @wraps(handler)
     async def answer(request: Request) -> Response:
         try:
             found = await handler(request)
-        except Refused as refused:
+        except ActionRefused as refused:
             return JSONResponse({"text": refused.text}, refused.status)
         except NotThere as error:
-            return JSONResponse({"text": str(error)}, GONE)
+            return JSONResponse({"text": str(error)}, NOT_FOUND)
         except ShardqError as error:
             if isinstance(error, BackendError) and request.method == "GET":  # of an act it stands there already
                 refusals.tell(request, str(error), _person(request).name)
@@ -200,7 +214,7 @@ def _asked(request: Request) -> dict[str, str]:
     """What a query says. Refused if it says much, or something twice."""
     said = request.query_params.multi_items()
     if len(said) > MAX_ASKED or len(dict(said)) < len(said):
-        raise Refused("Too much is asked for at once.")
+        raise ActionRefused("Too much is asked for at once.")
     return dict(said)
 
 
@@ -208,27 +222,27 @@ async def _posted(request: Request) -> Posted:
     try:
         body = await body_of(request, MAX_BODY)
     except TooLarge:
-        raise Refused("Too much was sent.", TOO_LARGE) from None
+        raise ActionRefused("Too much was sent.", TOO_LARGE) from None
     try:
         return msgspec.json.decode(body, type=Posted)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise Refused("What was sent is no action.") from None
+        raise ActionRefused("What was sent is no action.") from None
 
 
-def _wish(ticket: Ticket, sent: Mapping[str, str]) -> Wish:
+def _wish(ticket: DialogTicket, sent: Mapping[str, str]) -> Wish:
     """What was told, with the note. Refused if something else is wanted than was told, or a name is not typed right."""
     action = ticket.action
     for each in action.fields:
         if each.is_said and each.name in sent and sent[each.name] != ticket.texts[each.name]:
-            raise Refused("You chose otherwise meanwhile: look at what it does now.", CHANGED)
+            raise ActionRefused("You chose otherwise meanwhile: look at what it does now.", CONFLICT)
     danger = ticket.said.danger
     if danger and sent.get("typed", "")[:MAX_VALUE].strip() != danger:
-        raise Refused(f"Type {danger} to go on: nothing was done.", BAD)
+        raise ActionRefused(f"Type {danger} to go on: nothing was done.", BAD_REQUEST)
     free = {each.name: sent[each.name] for each in action.fields if not each.is_said and each.name in sent}
     return Wish(action.fields, {**ticket.texts, **free})
 
 
-def _changed(before: Said, now: Said) -> str:
+def _changed(before: DialogText, now: DialogText) -> str:
     """Say what is not as the person was told; '' if all is."""
     if not now.is_possible:
         return f"Nothing was done: {' '.join(each.text for each in now.lines)}"
@@ -237,13 +251,13 @@ def _changed(before: Said, now: Said) -> str:
             return f"Nothing was done yet: {now.changed.get(name, f'{name} has changed meanwhile')}. {LOOK_AGAIN}"
     for name, count in before.counts.items():
         grown = now.counts.get(name, 0)
-        if grown > count + max(GROWN, count // 10):
+        if grown > count + max(MAX_GROWTH, count // 10):
             are = "is" if grown == 1 else "are"
             return f"Nothing was done yet: {number(grown)} {are} {name} by now, and not {plural(count, 'message')}."
     return ""
 
 
-def _told(action: Action, given: Given) -> str:
+def _told(action: DialogAction, given: Given) -> str:
     """The action for the log, without payloads."""
     about = [f"of queue {given.queue}"]
     about += [f"tenant {given.key!r}"] if given.key is not None else []

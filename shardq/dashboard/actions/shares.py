@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
-from shardq.dashboard.actions.fields import ENDS, LASTING, NOTE, Field, Wish
+from shardq.dashboard.actions.dialog import Desk, DialogAction, DialogDone, DialogLine, DialogText, line
+from shardq.dashboard.actions.fields import DURATION_FIELD, DURATIONS, NOTE, Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import State, agree_on, controls_of, foresight, queue_of, tenant_of, whose
-from shardq.dashboard.actions.refused import Refused
+from shardq.dashboard.actions.refused import ActionRefused
 from shardq.dashboard.people import Role
 from shardq.model import Controls, Limits, Plan, Tenant
 from shardq.model.controls import Control, LimitControl
@@ -18,7 +18,7 @@ from shardq.model.wording import number, plural, span
 from shardq.ops.operate import limits, weights
 from shardq.ops.queue.change import Agree
 from shardq.ops.queue.who import Who
-from shardq.outlook.foresight import LONG, Effect, Foresight
+from shardq.outlook.foresight import LONG_WAIT_SECONDS, Effect, Foresight
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
 from shardq.partitions.over import change
@@ -36,7 +36,7 @@ _WEIGHT = Field("weight", "Weight", "number", low=1, high=MAX_WEIGHT, is_whole=T
 _PLAN = Field("plan", "Plan", "choice", choices=(("", "no plan"),), is_open=True)
 
 
-async def _say_limit(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_limit(desk: Desk, given: Given, wish: Wish) -> DialogText:
     controls = await controls_of(desk.source, given.queue, given.key)
     has, sight = await _tenant(desk, given)
     own = controls.limits.get(given.tenant)
@@ -59,7 +59,7 @@ async def _say_limit(desk: Desk, given: Given, wish: Wish) -> Said:
     lines += _served(has, sight.limited(has.shard_key, rate=rate, max_in_flight=most))
     title = f"Limit {whose(given.key, given.queue)}"
     state = _limit_state(controls, given)
-    return Said(title, "Limit", lines, values=values, state=state, changed={"its limits": _limits_changed(own)})
+    return DialogText(title, "Limit", lines, values=values, state=state, changed={"its limits": _limits_changed(own)})
 
 
 def _limit_state(controls: Controls, given: Given) -> State:
@@ -67,29 +67,29 @@ def _limit_state(controls: Controls, given: Given) -> State:
     return {"its limits": None if own is None else (str(own.limits), own.until, own.by, own.since)}
 
 
-async def _limit(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _limit(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     wanted = Limits(rate=wish["rate"], max_in_flight=wish["max_in_flight"])
     is_none = wanted == Limits()
     if is_none and said.state["its limits"] is None:
-        raise Refused("Say how many deliveries a second, or how many messages in flight at once.")
+        raise ActionRefused("Say how many deliveries a second, or how many messages in flight at once.")
     agree = agree_on(desk.source, given.queue, given.key, said.state, lambda found: _limit_state(found, given))
     await _set_limits(desk, given, wanted, None if is_none else _seconds(wish), wish["note"], agree)
     name = whose(given.key, given.queue)
-    return Done(f"{name} has no limits of its own." if is_none else f"{name} is limited {_for(wish)}.")
+    return DialogDone(f"{name} has no limits of its own." if is_none else f"{name} is limited {_for(wish)}.")
 
 
-async def _say_plan(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_plan(desk: Desk, given: Given, wish: Wish) -> DialogText:
     controls = await controls_of(desk.source, given.queue, given.key)
     title = f"Plan of {whose(given.key, given.queue)}"
     if not controls.plans:
         told = "The queue has no plans: `shardq limits` makes them, with --set-plan."
-        return Said(title, "", [line(told)], is_possible=False)
+        return DialogText(title, "", [line(told)], is_possible=False)
     has, sight = await _tenant(desk, given)
     own = controls.limits.get(given.tenant)
     values = {"plan": has.plan or ""} if wish.is_first else {}
     name = values.get("plan", wish["plan"])
     if name and name not in controls.plans:
-        raise Refused(f"There is no plan {name_of(name)} any more.")
+        raise ActionRefused(f"There is no plan {name_of(name)} any more.")
     plan = controls.plans[name] if name else NO_PLAN
     lines = [_limits_now(has, own, controls)]
     if name:
@@ -105,7 +105,7 @@ async def _say_plan(desk: Desk, given: Given, wish: Wish) -> Said:
     choices = (("", "no plan"), *((each, f"{each}: {_plan_words(plan)}") for each, plan in controls.plans.items()))
     changed = {"its limits": _limits_changed(own), "the plan": f"the plan is {_plan_words(plan)} by now"}
     state = _plan_state(controls, given, name)
-    return Said(title, "Set the plan", lines, {"plan": choices}, values, state=state, changed=changed)
+    return DialogText(title, "Set the plan", lines, {"plan": choices}, values, state=state, changed=changed)
 
 
 def _plan_state(controls: Controls, given: Given, name: str) -> State:
@@ -113,21 +113,21 @@ def _plan_state(controls: Controls, given: Given, name: str) -> State:
     return {**_limit_state(controls, given), "the plan": None if plan is None else _plan_words(plan)}
 
 
-async def _plan(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _plan(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     name, whom = wish["plan"], whose(given.key, given.queue)
     agree = agree_on(desk.source, given.queue, given.key, said.state, lambda found: _plan_state(found, given, name))
     await _set_limits(desk, given, name or Limits(), _seconds(wish) if name else None, wish["note"], agree)
-    return Done(f"{whom} is on plan {name} {_for(wish)}." if name else f"{whom} is on no plan.")
+    return DialogDone(f"{whom} is on plan {name} {_for(wish)}." if name else f"{whom} is on no plan.")
 
 
-async def _say_weight(desk: Desk, given: Given, wish: Wish) -> Said:
+async def _say_weight(desk: Desk, given: Given, wish: Wish) -> DialogText:
     controls = await controls_of(desk.source, given.queue, given.key)
     has, sight = await _tenant(desk, given)
     own = controls.weights.get(given.tenant)
     values = {"weight": str(has.weight)} if wish.is_first else {}
     weight: int | None = has.weight if wish.is_first else wish["weight"]
     if weight is None:
-        raise Refused("Say a weight, from 1 to 100.")
+        raise ActionRefused("Say a weight, from 1 to 100.")
     lines = [line(f"Its weight is {has.weight}", _given_by(own, controls.time), ".")]
     if weight != has.weight:
         share = "the same share as one" if weight == 1 else f"{weight} times the share of one"
@@ -137,7 +137,7 @@ async def _say_weight(desk: Desk, given: Given, wish: Wish) -> Said:
         lines.append(line("After that it is 1."))
     changed = {"its weight": f"{_by(own)} has given it the weight {has.weight} meanwhile"}
     title, state = f"Weight of {whose(given.key, given.queue)}", _weight_state(controls, given)
-    return Said(title, "Set the weight", lines, values=values, state=state, changed=changed)
+    return DialogText(title, "Set the weight", lines, values=values, state=state, changed=changed)
 
 
 def _weight_state(controls: Controls, given: Given) -> State:
@@ -145,7 +145,7 @@ def _weight_state(controls: Controls, given: Given) -> State:
     return {"its weight": None if own is None else (own.weight, own.until, own.by, own.since)}
 
 
-async def _weight(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+async def _weight(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     weight: int = wish["weight"]
     seconds = None if weight == 1 else _seconds(wish)
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
@@ -153,7 +153,7 @@ async def _weight(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -
     changes = {given.tenant: weight}
     op = change(state, lambda each, agree: weights.set_weights(each, changes, None, seconds, who, agree), agree)
     await desk.source.client.run(op)
-    return Done(f"{whose(given.key, given.queue)} has weight {weight}{'' if weight == 1 else ' ' + _for(wish)}.")
+    return DialogDone(f"{whose(given.key, given.queue)} has weight {weight}{'' if weight == 1 else ' ' + _for(wish)}.")
 
 
 async def _tenant(desk: Desk, given: Given) -> tuple[Tenant, Foresight]:
@@ -183,7 +183,7 @@ def _by(own: Control | None) -> str:
     return name_of(own.by) if own is not None and own.by else "somebody"
 
 
-def _limits_now(has: Tenant, own: Control | None, controls: Controls) -> Line:
+def _limits_now(has: Tenant, own: Control | None, controls: Controls) -> DialogLine:
     plan = f", by plan {has.plan}" if has.plan else ""
     return line(f"Now it may have {_limit_words(has.limits)}{plan}", _given_by(own, controls.time), ".")
 
@@ -207,9 +207,9 @@ def _plan_words(plan: Plan) -> str:
     return f"{_limit_words(plan)}, weight {plan.weight}"
 
 
-def _served(has: Tenant, effect: Effect) -> list[Line]:
+def _served(has: Tenant, effect: Effect) -> list[DialogLine]:
     """What it means for what waits of it, and for the others."""
-    lines: list[Line] = []
+    lines: list[DialogLine] = []
     waits = "waits" if has.backlog == 1 else "wait"
     if has.backlog and effect.own_after is not None:
         before = "" if effect.own_before is None else f" instead of {span(effect.own_before)}"
@@ -219,7 +219,7 @@ def _served(has: Tenant, effect: Effect) -> list[Line]:
     elif has.backlog:
         lines.append(line(f"{plural(has.backlog, 'message')} of it {waits} now."))
     if told := effect.on_others():
-        lines.append(line(told, tone="warn" if (effect.longer or 0) > LONG else ""))
+        lines.append(line(told, tone="warn" if (effect.longer or 0) > LONG_WAIT_SECONDS else ""))
     return lines
 
 
@@ -233,7 +233,7 @@ def _ends(wish: Wish, now: float) -> Parts:
 
 
 def _for(wish: Wish) -> str:
-    return f"for {dict(ENDS)[wish['seconds']]}" if wish["seconds"] else "without an end"
+    return f"for {dict(DURATIONS)[wish['seconds']]}" if wish["seconds"] else "without an end"
 
 
 def _typed(value: float | None) -> str:
@@ -244,8 +244,8 @@ def _number(text: str | None) -> Any:
     return None if not text else int(text) if text.isdecimal() else float(text)
 
 
-_OPEN: Final = LASTING.with_value("")
+_OPEN: Final = DURATION_FIELD.with_value("")
 
-LIMIT = Action("limit", Role.ACT, Takes(key=True), (_RATE, _IN_FLIGHT, LASTING, NOTE), _say_limit, _limit)
-PLAN = Action("plan", Role.ACT, Takes(key=True), (_PLAN, _OPEN, NOTE), _say_plan, _plan)
-WEIGHT = Action("weight", Role.ACT, Takes(key=True), (_WEIGHT, _OPEN, NOTE), _say_weight, _weight)
+LIMIT = DialogAction("limit", Role.ACT, Takes(key=True), (_RATE, _IN_FLIGHT, DURATION_FIELD, NOTE), _say_limit, _limit)
+PLAN = DialogAction("plan", Role.ACT, Takes(key=True), (_PLAN, _OPEN, NOTE), _say_plan, _plan)
+WEIGHT = DialogAction("weight", Role.ACT, Takes(key=True), (_WEIGHT, _OPEN, NOTE), _say_weight, _weight)

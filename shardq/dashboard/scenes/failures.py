@@ -11,8 +11,8 @@ from shardq.dashboard.actions import actions_of
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import cut, queue_in, said
 from shardq.dashboard.names import address_of
-from shardq.dashboard.scene import Asked
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.verdicts import bad_news
 from shardq.errors import ConfigError, ShardqError
 from shardq.model.failure import Failure
@@ -46,7 +46,7 @@ MAX_TRACE: Final = 4000
 """Letters of a traceback."""
 
 
-async def failures(source: Source, asked: Asked) -> dict[str, Any]:
+async def failures(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return the groups of what fails, the one that was chosen in full, and the actions under way."""
     name = queue_in(asked)
     stats = await numbers.stats(source, name)
@@ -69,7 +69,7 @@ async def failures(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"groups": "more"})
 
 
-async def _groups(source: Source, name: str) -> tuple[list[Failure], frozenset[Kind]]:
+async def _groups(source: SceneSource, name: str) -> tuple[list[Failure], frozenset[Kind]]:
     """Return what fails, or failed, and which of it fails now."""
     facts = (await numbers.look(source, name)).facts
     return united(facts.failures), fails_of(facts)
@@ -107,7 +107,7 @@ def _group(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
 
 
 async def _chosen(
-    source: Source, name: str, failure: Failure, fails: Collection[Kind], stats: QueueStats
+    source: SceneSource, name: str, failure: Failure, fails: Collection[Kind], stats: QueueStats
 ) -> dict[str, Any]:
     newest = await _status(source, name, failure.newest)
     others = failure.tenants_lately - len(failure.tenants)
@@ -131,14 +131,14 @@ async def _chosen(
     }
 
 
-async def _letters(source: Source, name: str, failure: Failure) -> list[dict[str, Any]]:
+async def _letters(source: SceneSource, name: str, failure: Failure) -> list[dict[str, Any]]:
     """Return dead letters of a group among the oldest ones of the queue."""
     queue = source.client.queue(name, create=False)
 
     async def ask() -> PeekedPage:
         return await queue.peek(MAX_LOOKED, state="dead")
 
-    page = await numbers.allowed(numbers.of_queue(source, "letters", name, ask, numbers.CALM))
+    page = await numbers.allowed(numbers.of_queue(source, "letters", name, ask, numbers.CALM_FRESH_SECONDS))
     found = [
         each
         for each in (page.messages if page else ())
@@ -172,7 +172,7 @@ def _filter(failure: Failure) -> dict[str, str]:
     return {"task": failure.task, **named} if failure.task else named
 
 
-async def _waiting(source: Source, name: str, failure: Failure) -> int | None:
+async def _waiting(source: SceneSource, name: str, failure: Failure) -> int | None:
     """Return how many messages of a group wait for their next try; None if they are not counted at a glance."""
     parts = _filter(failure)
     try:
@@ -187,11 +187,11 @@ async def _waiting(source: Source, name: str, failure: Failure) -> int | None:
         return await source.client.run(op)
 
     question = f"retrying {key_of(failure)}"
-    found = await numbers.allowed(numbers.of_queue(source, question, name, ask, numbers.CALM))
+    found = await numbers.allowed(numbers.of_queue(source, question, name, ask, numbers.CALM_FRESH_SECONDS))
     return found.found if found is not None and found.are_all else None
 
 
-async def _status(source: Source, name: str, message_id: str) -> MessageStatus | None:
+async def _status(source: SceneSource, name: str, message_id: str) -> MessageStatus | None:
     """Return where the newest message of a group is; None if it is not known any more."""
     try:
         return await source.shared(

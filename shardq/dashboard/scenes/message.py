@@ -12,10 +12,10 @@ from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
 from shardq.dashboard.marked import Linked, cut, here, spelled, two_in
 from shardq.dashboard.names import address_of, args_of, shown
-from shardq.dashboard.numbers import Look
+from shardq.dashboard.numbers import NumbersLook
 from shardq.dashboard.payloads import MAX_READ, payload_text
-from shardq.dashboard.scene import Asked, NotThere
-from shardq.dashboard.source import FRESH, Source
+from shardq.dashboard.scene import AskedScene, NotThere
+from shardq.dashboard.source import FRESH_SECONDS, SceneSource
 from shardq.dashboard.story import Story, story
 from shardq.dashboard.survey import look_with
 from shardq.errors import ConfigError, MessageNotFound, QueueMissing
@@ -28,7 +28,7 @@ from shardq.outlook.message import MessageCase, message_said, next_of, progress_
 from shardq.outlook.names import name_of
 from shardq.outlook.said import Said, said
 from shardq.outlook.sentence import At, Bold, Parts
-from shardq.outlook.story import ENDS, SAYS, Told, story_of
+from shardq.outlook.story import KIND_NAMES, LAST_KINDS, ToldEvent, story_of
 from shardq.partitions.over import of_message
 from shardq.protocol.ids import split
 from shardq.sharding import key_bytes
@@ -38,13 +38,13 @@ MAX_TEXT: Final = 500
 MAX_TRACE: Final = 4000
 """Letters of a traceback."""
 MAX_HEADERS: Final = 16
-SELDOM: Final = 10.0
+SLOW_FRESH_SECONDS: Final = 10.0
 """Seconds for which a payload and settings count as those of now."""
-HIDDEN: Final = "hidden: start the page with --payloads to show it"
+HIDDEN_PAYLOAD: Final = "hidden: start the page with --payloads to show it"
 TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-async def message(source: Source, asked: Asked) -> dict[str, Any]:
+async def message(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return where a message is. NotThere if there is no such queue, or nothing is known of such a message."""
     name, message_id = two_in(asked)
     look = await numbers.look(source, name)
@@ -77,7 +77,7 @@ async def message(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"story": "more_events"})
 
 
-async def _status(source: Source, queue: str, message_id: str) -> MessageStatus:
+async def _status(source: SceneSource, queue: str, message_id: str) -> MessageStatus:
     admin = source.client.queue(queue, create=False)
     try:
         MessageId.parse(split(message_id)[0], MessageNotFound)
@@ -88,10 +88,10 @@ async def _status(source: Source, queue: str, message_id: str) -> MessageStatus:
         raise NotThere(f"There is no queue {queue}.") from None
 
 
-async def _case(source: Source, queue: str, status: MessageStatus, look: Look) -> MessageCase:
+async def _case(source: SceneSource, queue: str, status: MessageStatus, look: NumbersLook) -> MessageCase:
     """Return what is known of it: of its tenant, too, if something is before it."""
     admin = source.client.queue(queue, create=False)
-    config = await source.shared(("settings", queue), admin.settings, fresh=SELDOM)
+    config = await source.shared(("settings", queue), admin.settings, fresh=SLOW_FRESH_SECONDS)
     if status.state in ("waiting", "held_back") and status.shard_key:
         look = await look_with(source, look, (key_bytes(status.shard_key),))
     return MessageCase(status, look.outlook, config.max_deliveries)
@@ -100,26 +100,26 @@ async def _case(source: Source, queue: str, status: MessageStatus, look: Look) -
 def _ended(told: Story, now: float) -> Said | None:
     """Return how it ended, if the journal has that."""
     last = told.events[-1] if told.events else None
-    if last is None or last.kind not in ENDS:
+    if last is None or last.kind not in LAST_KINDS:
         return None
     by = f" by {name_of(last.by or last.client)}" if last.by or last.client else ""
     words = "It is " if last.kind == "acked" else "It was "
-    verb = "done" if last.kind == "acked" else SAYS[last.kind].lower()
+    verb = "done" if last.kind == "acked" else KIND_NAMES[last.kind].lower()
     line: Parts = [words, Bold(verb), by, ", ", At(last.time, now), "."]
     if last.kind in ("expired", "vanished"):
         line = ["It ", Bold(verb), ", ", At(last.time, now), "."]
     return said("good" if last.kind == "acked" else "warn", line, "Nothing of it is kept but what the journal has.")
 
 
-def _events(told: Story, status: MessageStatus) -> Sequence[Told]:
+def _events(told: Story, status: MessageStatus) -> Sequence[ToldEvent]:
     """Return what happened, as far as anybody noted it."""
     if told.events:
         return story_of(told.events)
     if status.written_at is None:
         return []
-    found = [Told(status.written_at, "written", SAYS["written"], [], "", "written")]
+    found = [ToldEvent(status.written_at, "written", KIND_NAMES["written"], [], "", "written")]
     if status.since is not None and status.state == "dead":
-        found.append(Told(status.since, "dead", SAYS["dead"], ["it is a dead letter"], "", "failed"))
+        found.append(ToldEvent(status.since, "dead", KIND_NAMES["dead"], ["it is a dead letter"], "", "failed"))
     return found
 
 
@@ -134,7 +134,7 @@ def _note(told: Story) -> str:
     return ""
 
 
-def _event(event: Told) -> dict[str, Any]:
+def _event(event: ToldEvent) -> dict[str, Any]:
     return {
         "at": event.at,
         "kind": event.kind,
@@ -196,12 +196,12 @@ def _trace(status: MessageStatus) -> Parts | None:
     return [found[1]] if found else None
 
 
-async def _payload(source: Source, queue: str, status: MessageStatus) -> dict[str, Any]:
+async def _payload(source: SceneSource, queue: str, status: MessageStatus) -> dict[str, Any]:
     """Return the payload if it may be shown, else why not."""
     if status.state in ("unknown", "done"):
         return {"text": "", "why": "gone with the message"}
     if not source.payloads:
-        return {"text": "", "why": HIDDEN}
+        return {"text": "", "why": HIDDEN_PAYLOAD}
     if status.size is None or status.size > MAX_READ:
         how_large = "its size is not known" if status.size is None else f"it has {size(status.size)}"
         return {"text": "", "why": f"{how_large}, more than is shown here"}
@@ -211,17 +211,17 @@ async def _payload(source: Source, queue: str, status: MessageStatus) -> dict[st
         whole = await source.client.run(of_message(state, status.message_id, whole_status))
         return payload_text(source.client.codecs, whole.tag, whole.body)
 
-    return {"text": await source.shared(("payload", queue, status.message_id), ask, fresh=5 * FRESH), "why": ""}
+    return {"text": await source.shared(("payload", queue, status.message_id), ask, fresh=5 * FRESH_SECONDS), "why": ""}
 
 
-def _headers(source: Source, status: MessageStatus) -> list[list[str]]:
+def _headers(source: SceneSource, status: MessageStatus) -> list[list[str]]:
     """Return its headers; the values only where payloads are shown, since they may say as much."""
     names = sorted(status.headers)[:MAX_HEADERS]
     shown_values = {each: cut(status.headers[each], MAX_TEXT) if source.payloads else "" for each in names}
     return [[cut(each, MAX_TEXT), value] for each, value in shown_values.items()]
 
 
-def _group_of(look: Look, status: MessageStatus) -> Failure | None:
+def _group_of(look: NumbersLook, status: MessageStatus) -> Failure | None:
     """Return the failure of which its last try was one: that names it, else one of its task and error."""
     alike = [
         each

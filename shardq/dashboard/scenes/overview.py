@@ -10,12 +10,12 @@ from shardq.dashboard.deeds import deeds
 from shardq.dashboard.drains import drains
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import here, said, spelled
-from shardq.dashboard.numbers import Look
+from shardq.dashboard.numbers import NumbersLook
 from shardq.dashboard.past import lately
 from shardq.dashboard.redis_server import server_rows
-from shardq.dashboard.scene import Asked, NotThere
+from shardq.dashboard.scene import AskedScene, NotThere
 from shardq.dashboard.side import tone
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.verdicts import coloured, linked, others_wait, paused_for
 from shardq.model.stats import QueueStats
 from shardq.model.wording import plural
@@ -30,7 +30,7 @@ MAX_SEARCH: Final = 100
 """Letters of a search."""
 
 
-async def overview(source: Source, asked: Asked) -> dict[str, Any]:
+async def overview(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return how all queues are. The query `search` shows those alone that have it in their names."""
     if asked.parts:
         raise NotThere("The overview is of all queues.")
@@ -56,13 +56,13 @@ async def overview(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"queues": "more"})
 
 
-def _queue_look(name: str, look: Look | None) -> QueueLook:
+def _queue_look(name: str, look: NumbersLook | None) -> QueueLook:
     if look is None:
         return QueueLook(name, None)
     return QueueLook(name, look.stats, look.verdict, look.outlook)
 
 
-async def _lost(source: Source, names: Sequence[str], found: Iterable[str]) -> list[QueueLook]:
+async def _lost(source: SceneSource, names: Sequence[str], found: Iterable[str]) -> list[QueueLook]:
     """Return the queues that were declared, and whose keys are gone; not those that were deleted just now."""
     gone = set(names[: numbers.MAX_QUEUES]) - set(found)
     if not gone:
@@ -72,7 +72,7 @@ async def _lost(source: Source, names: Sequence[str], found: Iterable[str]) -> l
     return [QueueLook(name, QueueStats(name, 0.0, 0, 0, 0, 0, None, ())) for name in sorted(still)]
 
 
-def _said(ordered: Sequence[QueueLook], found: dict[str, Look | None], count: int) -> dict[str, Any]:
+def _said(ordered: Sequence[QueueLook], found: dict[str, NumbersLook | None], count: int) -> dict[str, Any]:
     """Return the heading: what needs somebody; and below it, what does so later."""
     if not ordered:
         return said([Bold("There is no queue yet"), ": write a message, and here it is."], "good")
@@ -89,7 +89,7 @@ def _said(ordered: Sequence[QueueLook], found: dict[str, Look | None], count: in
     return said(line, severity, more)
 
 
-def _joined(told: Sequence[Sentence], found: dict[str, Look | None]) -> Parts:
+def _joined(told: Sequence[Sentence], found: dict[str, NumbersLook | None]) -> Parts:
     """Return some sentences as one text, in which the names of queues lead to them."""
     parts: Parts = []
     most = MAX_NAMED + (1 if told and told[0].look is None else 0)
@@ -101,7 +101,7 @@ def _joined(told: Sequence[Sentence], found: dict[str, Look | None]) -> Parts:
     return parts
 
 
-def _linked(each: Sentence, found: dict[str, Look | None]) -> Parts:
+def _linked(each: Sentence, found: dict[str, NumbersLook | None]) -> Parts:
     if each.look is None:
         return each.parts
     look = found.get(each.look.name)
@@ -109,13 +109,13 @@ def _linked(each: Sentence, found: dict[str, Look | None]) -> Parts:
     return linked(parts, each.look.name, here(each.look.name))
 
 
-def _beside_name(look: Look) -> Parts:
+def _beside_name(look: NumbersLook) -> Parts:
     """Return the sentence of a queue as it stands below its name."""
     parts = beside_name(parts_of(look.verdict), look.stats.queue)
     return coloured(look.verdict, parts, others_wait(look))
 
 
-def _figures(looks: Sequence[Look]) -> dict[str, Any]:
+def _figures(looks: Sequence[NumbersLook]) -> dict[str, Any]:
     """Return the sums of all queues. A worker's slots count once, however many queues it reads."""
     workers = {each.id: each for look in looks for each in look.facts.working}
     memory = next((each.facts.memory for each in looks if each.facts.memory), None)
@@ -131,7 +131,7 @@ def _figures(looks: Sequence[Look]) -> dict[str, Any]:
     }
 
 
-def _row(each: QueueLook, look: Look | None) -> dict[str, Any]:
+def _row(each: QueueLook, look: NumbersLook | None) -> dict[str, Any]:
     if look is None:
         text = (
             "Missing: Redis lost its keys, or somebody deleted them."

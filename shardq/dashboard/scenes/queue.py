@@ -11,18 +11,18 @@ from shardq.dashboard.drains import drains
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import Linked, Toned, cut, here, queue_in, said, spelled
 from shardq.dashboard.names import address_of, shown
-from shardq.dashboard.numbers import Look
+from shardq.dashboard.numbers import NumbersLook
 from shardq.dashboard.partitions import partitions
 from shardq.dashboard.past import durations, past
-from shardq.dashboard.scene import Asked
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.verdicts import linked, others_wait, paused_for, said_of
 from shardq.model.minute import Minute
 from shardq.model.outlook import TenantOutlook
 from shardq.model.wording import plural, span
 from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
 from shardq.outlook import reasons
-from shardq.outlook.crew import LONG, longest_of, usual
+from shardq.outlook.crew import LONG_JOB_SECONDS, longest_of, usual
 from shardq.outlook.helps import effect_of_whom
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
@@ -39,13 +39,13 @@ MAX_HELPS: Final = 6
 MAX_NAME: Final = 100
 """Letters of a name in a row."""
 TEN_MINUTES: Final = 600.0
-UNUSUAL: Final = 2.0
-"""A job is unusually long from so many times on of what is usual for its task."""
+UNUSUAL_FACTOR: Final = 2.0
+"""As many times what is usual for its task a job lasts that is unusually long."""
 FAILS_MUCH: Final = 0.1
 """The share of a worker's jobs of the last minute that failed, from which on it is said."""
 
 
-async def queue(source: Source, asked: Asked) -> dict[str, Any]:
+async def queue(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return how one queue is. NotThere if there is no such queue."""
     name = queue_in(asked)
     look = await numbers.look(source, name)
@@ -84,7 +84,7 @@ async def queue(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"workers": "more_workers"})
 
 
-def _heading(look: Look) -> Parts:
+def _heading(look: NumbersLook) -> Parts:
     """Return the sentence of the verdict, in which what fails, or who floods, leads to its own screen."""
     parts, name, large = said_of(look), look.facts.stats.queue, next(iter(look.outlook.tenants), None)
     if look.verdict.kind == "failing":
@@ -95,7 +95,7 @@ def _heading(look: Look) -> Parts:
     return parts
 
 
-def _no_help(look: Look) -> Parts:
+def _no_help(look: NumbersLook) -> Parts:
     """Return what is said where nothing is known that would let anything be served sooner."""
     drains = look.outlook.drains
     if look.verdict.kind == "failing" and drains == "empty":
@@ -109,11 +109,11 @@ def _no_help(look: Look) -> Parts:
     return ["Nothing that one could do would change much."]
 
 
-def _failing(look: Look) -> Linked:
+def _failing(look: NumbersLook) -> Linked:
     return Linked("what fails", here(look.facts.stats.queue, "/failures"))
 
 
-def _who(look: Look) -> dict[str, Any]:
+def _who(look: NumbersLook) -> dict[str, Any]:
     """Return for what all messages wait, and those shard keys of which most waits."""
     outlook = look.outlook
     most = sum(worker.done for worker in look.facts.working) or None
@@ -147,13 +147,13 @@ def _is_due(tenant: TenantOutlook) -> bool:
     return any(count for reason, count in tenant.reasons.items() if reason not in ("delay", "retry"))
 
 
-def _helps(look: Look) -> list[dict[str, Any]]:
+def _helps(look: NumbersLook) -> list[dict[str, Any]]:
     """Return what would help, and what would not."""
     found = look.outlook.helps[:MAX_HELPS]
     return [{"what": each.what, "text": spelled(effect_of_whom(each)), "helps": each.helps} for each in found]
 
 
-def _turns(look: Look) -> list[list[Any]]:
+def _turns(look: NumbersLook) -> list[list[Any]]:
     """Return the next turns: a name, how many in a row, and whether it is the one that has most of what waits."""
     large = look.outlook.tenants[0] if look.verdict.kind == "flood" else None
     return [
@@ -162,7 +162,7 @@ def _turns(look: Look) -> list[list[Any]]:
     ]
 
 
-def _kinds(look: Look) -> list[dict[str, Any]]:
+def _kinds(look: NumbersLook) -> list[dict[str, Any]]:
     """Return what was done of each kind of task in the last ten minutes."""
     lately = [each for each in look.facts.minutes if look.facts.now - each.at <= TEN_MINUTES]
     jobs: dict[str, int] = {}
@@ -202,9 +202,9 @@ def _worker(worker: WorkerStatus, minutes: Sequence[Minute], now: float) -> dict
     job = longest_of([worker], now)
     seconds = None if job is None else job[1]
     stuck = ""
-    if seconds is not None and seconds > LONG:
+    if seconds is not None and seconds > LONG_JOB_SECONDS:
         usually = usual(minutes, worker.longest_task)
-        if usually is None or seconds > UNUSUAL * usually:
+        if usually is None or seconds > UNUSUAL_FACTOR * usually:
             stuck = f"one {name_of(worker.longest_task) if worker.longest_task else 'message'} for {span(seconds)}"
     tried = worker.done + worker.failed
     return {
@@ -221,7 +221,7 @@ def _worker(worker: WorkerStatus, minutes: Sequence[Minute], now: float) -> dict
     }
 
 
-def _crew(look: Look) -> str:
+def _crew(look: NumbersLook) -> str:
     """Return how busy those are that read it."""
     outlook = look.outlook
     if not outlook.slots:
@@ -229,7 +229,7 @@ def _crew(look: Look) -> str:
     return f"{outlook.busy:,.0f} of {plural(outlook.slots, 'slot')} busy"
 
 
-def _nobody(look: Look) -> Parts:
+def _nobody(look: NumbersLook) -> Parts:
     """Return what is said where no worker is shown."""
     facts = look.facts
     if look.outlook.is_read:

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import cut, here, said, toned
-from shardq.dashboard.scene import Asked, NotThere
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene, NotThere
+from shardq.dashboard.source import SceneSource
 from shardq.errors import BackendError, MessageNotFound, ShardqError
 from shardq.model.schedule import Schedule
 from shardq.model.status import MessageStatus
@@ -31,23 +31,23 @@ MAX_TOLD: Final = 3
 """Queues of which it is told below the heading why their schedules are late."""
 
 
-class Stored(NamedTuple):
+class StoredSchedules(NamedTuple):
     """A schedule, and in which queue it is stored."""
 
     queue: str
     schedule: Schedule
 
 
-async def schedules(source: Source, asked: Asked) -> dict[str, Any]:
+async def schedules(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return the schedules that queues store, the next first."""
     if asked.parts:
         raise NotThere("Schedules are those of all queues.")
     names = (await numbers.queues(source))[: numbers.MAX_QUEUES]
     unreadable: dict[str, str] = {}
     by_queue = await numbers.of_each(names, lambda name: _stored(source, name, unreadable))
-    found = [Stored(queue, each) for queue, listed in by_queue.items() for each in listed]
+    found = [StoredSchedules(queue, each) for queue, listed in by_queue.items() for each in listed]
     used = [queue for queue, listed in by_queue.items() if listed]
-    stats = await numbers.of_each(used, lambda name: numbers.stats(source, name, numbers.CALM))
+    stats = await numbers.of_each(used, lambda name: numbers.stats(source, name, numbers.CALM_FRESH_SECONDS))
     now = max((each.time for each in stats.values()), default=0.0)
     late = {name: why for name, why in (await numbers.of_each(used, lambda name: _late(source, name))).items() if why}
     found.sort(key=lambda each: (each.schedule.next or float("inf"), each.queue, each.schedule.name))
@@ -68,7 +68,7 @@ async def schedules(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"schedules": "more"})
 
 
-async def _stored(source: Source, name: str, unreadable: dict[str, str]) -> list[Schedule]:
+async def _stored(source: SceneSource, name: str, unreadable: dict[str, str]) -> list[Schedule]:
     """Return what a queue stores. What this process cannot read (cron lines need an extra) is told."""
     try:
         return await numbers.stored(source, name)
@@ -79,13 +79,13 @@ async def _stored(source: Source, name: str, unreadable: dict[str, str]) -> list
         return []
 
 
-async def _late(source: Source, name: str) -> str:
+async def _late(source: SceneSource, name: str) -> str:
     """Say why calls of this queue's schedules will be late; '' if they will not."""
-    verdict = await numbers.verdict(source, name, numbers.CALM)
-    return why_late(name, verdict, await numbers.outlook(source, name, numbers.CALM))
+    verdict = await numbers.verdict(source, name, numbers.CALM_FRESH_SECONDS)
+    return why_late(name, verdict, await numbers.outlook(source, name, numbers.CALM_FRESH_SECONDS))
 
 
-def _more(is_late: list[Stored], late: dict[str, str], unreadable: dict[str, str], are_any: bool) -> Parts:
+def _more(is_late: list[StoredSchedules], late: dict[str, str], unreadable: dict[str, str], are_any: bool) -> Parts:
     """Return what stands below the heading: why some are late, and what is not among them."""
     parts: Parts = []
     told = [*dict.fromkeys(each.queue for each in is_late)][:MAX_TOLD]
@@ -101,7 +101,7 @@ def _more(is_late: list[Stored], late: dict[str, str], unreadable: dict[str, str
     return parts
 
 
-async def _runs(source: Source, stored: Stored, now: float, most: int) -> list[dict[str, Any]]:
+async def _runs(source: SceneSource, stored: StoredSchedules, now: float, most: int) -> list[dict[str, Any]]:
     """Return what became of the last calls that were due, the newest last."""
     due = [run for run in stored.schedule.runs if run.slot <= now][-most:]
     found = []
@@ -116,16 +116,16 @@ async def _runs(source: Source, stored: Stored, now: float, most: int) -> list[d
     return found
 
 
-async def _status(source: Source, queue: str, message_id: str) -> MessageStatus:
+async def _status(source: SceneSource, queue: str, message_id: str) -> MessageStatus:
     """Return where a call is. What is settled stays so."""
     question = ("status", queue, message_id)
     last: MessageStatus | None = source.last(question)
-    fresh = SETTLED if last and last.state in ("done", "unknown") else numbers.CALM
+    fresh = SETTLED if last and last.state in ("done", "unknown") else numbers.CALM_FRESH_SECONDS
     ask = source.client.queue(queue, create=False).status
     return await source.shared(question, lambda: ask(message_id), fresh=fresh)
 
 
-def _row(stored: Stored, late: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(stored: StoredSchedules, late: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     each = stored.schedule
     key = each.shard_key
     return {

@@ -13,8 +13,8 @@ from shardq.dashboard import numbers
 from shardq.dashboard.declaring import Compared, File, compared, file_of
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import cut, here, queue_in, said
-from shardq.dashboard.scene import Asked
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene
+from shardq.dashboard.source import SceneSource
 from shardq.declared.changes import named
 from shardq.model import Control, Controls, Event, Plan, QueueConfig, QueueStats
 from shardq.model.wording import plural
@@ -28,7 +28,7 @@ MAX_PLANS: Final = 64
 """Plans that are shown: as many as a queue may have."""
 FEW_QUEUES: Final = 20
 """Queues that are asked each 10 s; of more, each is asked once a minute."""
-SELDOM: Final = 60.0
+SLOW_FRESH_SECONDS: Final = 60.0
 """Seconds for which an answer counts as that of now where there are many queues."""
 MAX_CHANGES: Final = 40
 """Differences from the file that are shown."""
@@ -44,12 +44,12 @@ MAX_TEXT: Final = 300
 """Letters of a note, or of a line."""
 
 
-async def settings(source: Source, asked: Asked) -> dict[str, Any]:
+async def settings(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return the settings of all queues in short, or of one queue in full."""
     return await _all(source) if not asked.parts else await _one(source, queue_in(asked))
 
 
-async def _one(source: Source, name: str) -> dict[str, Any]:
+async def _one(source: SceneSource, name: str) -> dict[str, Any]:
     stats = await numbers.stats(source, name)
     config, controls = await numbers.settings(source, name), await numbers.controls(source, name)
     file = await file_of(source)
@@ -114,16 +114,16 @@ def _file(file: File, differs: Compared) -> dict[str, Any] | None:
     return {"name": file.path.name, "declared": differs.is_declared, "problem": cut(file.problem, MAX_TEXT)}
 
 
-async def _all(source: Source) -> dict[str, Any]:
+async def _all(source: SceneSource) -> dict[str, Any]:
     """Return of each queue what is set in short, those that differ from the file first."""
     names = await numbers.queues(source)
     file = await file_of(source)
-    pace = numbers.CALM if len(names) <= FEW_QUEUES else SELDOM
+    pace = numbers.CALM_FRESH_SECONDS if len(names) <= FEW_QUEUES else SLOW_FRESH_SECONDS
     looked = names[: numbers.MAX_QUEUES]
     rows = await numbers.of_each(looked, lambda name: _row(source, name, file, pace))
     missing = sorted({each.name for each in file.declaration.queues} - {*names}) if file.declaration else []
     found = sorted(rows.values(), key=lambda row: (not row["problem"], -row["differences"], row["queue"]))
-    stats = await numbers.of_each(names[:1], lambda name: numbers.stats(source, name, numbers.CALM))
+    stats = await numbers.of_each(names[:1], lambda name: numbers.stats(source, name, numbers.CALM_FRESH_SECONDS))
     differ = [each for each in found if each["differences"] or each["problem"]]
     scene = {
         "said": said(_heading_of_all(len(names), differ, missing, file), "warn" if differ or missing else "good"),
@@ -157,7 +157,7 @@ def _heading_of_all(count: int, differ: Sequence[Mapping[str, Any]], missing: Se
     return [*parts, "."]
 
 
-async def _row(source: Source, name: str, file: File, pace: float) -> dict[str, Any]:
+async def _row(source: SceneSource, name: str, file: File, pace: float) -> dict[str, Any]:
     config = await numbers.settings(source, name, pace)
     controls = await numbers.controls(source, name, pace)
     differs = await compared(source, name, file, pace)
@@ -234,7 +234,7 @@ def _plan(name: str, plan: Plan) -> dict[str, Any]:
     return {"name": name, "what": named(plan), "weight": plan.weight, "tenants": plan.tenants}
 
 
-async def _done(source: Source, name: str, config: QueueConfig) -> list[Event]:
+async def _done(source: SceneSource, name: str, config: QueueConfig) -> list[Event]:
     """Return what people changed last, the newest first, as far as the journal tells."""
     if not config.journal:
         return []
@@ -245,7 +245,7 @@ async def _done(source: Source, name: str, config: QueueConfig) -> list[Event]:
         page = await queue.journal(MAX_EVENTS, after=max(0, latest - MAX_EVENTS))
         return [each for each in page.events if not each.message_id and each.kind not in OF_WORKERS]
 
-    found = await numbers.allowed(numbers.of_queue(source, "changed", name, ask, numbers.CALM)) or []
+    found = await numbers.allowed(numbers.of_queue(source, "changed", name, ask, numbers.CALM_FRESH_SECONDS)) or []
     return found[::-1]
 
 
@@ -263,7 +263,7 @@ def _event(event: Event) -> dict[str, Any]:
     }
 
 
-async def _findings(source: Source, stats: QueueStats, controls: Controls) -> list[Finding]:
+async def _findings(source: SceneSource, stats: QueueStats, controls: Controls) -> list[Finding]:
     """Return what `shardq server doctor` finds in this queue."""
     name = stats.queue
     found: list[Finding] = []

@@ -13,10 +13,10 @@ from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
 from shardq.dashboard.marked import cut, spelled, two_in
 from shardq.dashboard.names import address_of, args_of, key_of, shown
-from shardq.dashboard.numbers import Look
+from shardq.dashboard.numbers import NumbersLook
 from shardq.dashboard.past import past
-from shardq.dashboard.scene import Asked, NotThere
-from shardq.dashboard.source import FRESH, Source
+from shardq.dashboard.scene import AskedScene, NotThere
+from shardq.dashboard.source import FRESH_SECONDS, SceneSource
 from shardq.dashboard.survey import controls_of, look_with
 from shardq.errors import ConfigError
 from shardq.model.controls import Control
@@ -32,7 +32,7 @@ from shardq.outlook.names import name_of
 from shardq.outlook.peeked import when
 from shardq.outlook.sentence import At, Bold, Parts
 from shardq.outlook.tenant import TenantCase, tenant_said, untils, works_of
-from shardq.outlook.turns import Turn, next_turns
+from shardq.outlook.turns import TenantTurn, next_turns
 from shardq.sharding import key_bytes
 
 MAX_MESSAGES: Final = 5
@@ -41,11 +41,11 @@ MAX_GROUPS: Final = 20
 """Groups of failures that are shown."""
 MAX_TEXT: Final = 200
 """Letters of an error's text."""
-SELDOM: Final = 10.0
+SLOW_FRESH_SECONDS: Final = 10.0
 """Seconds for which messages, neighbours and settings count as those of now."""
 
 
-async def tenant(source: Source, asked: Asked) -> dict[str, Any]:
+async def tenant(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return why a tenant waits. NotThere if there is no such queue, or no tenant can have that name."""
     name, address = two_in(asked)
     key = key_of(address)
@@ -86,7 +86,7 @@ async def tenant(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"messages": "more_messages"})
 
 
-async def _tenant(source: Source, queue: str, key: str | bytes) -> Tenant:
+async def _tenant(source: SceneSource, queue: str, key: str | bytes) -> Tenant:
     admin = source.client.queue(queue, create=False)
     try:
         return await source.shared(("tenant", queue, key), lambda: admin.tenant(key))
@@ -94,14 +94,16 @@ async def _tenant(source: Source, queue: str, key: str | bytes) -> Tenant:
         raise NotThere(f"{queue} has no window, so it does not know its tenants: configure window=1.") from None
 
 
-async def _settings(source: Source, queue: str) -> QueueConfig:
-    return await source.shared(("settings", queue), source.client.queue(queue, create=False).settings, fresh=SELDOM)
+async def _settings(source: SceneSource, queue: str) -> QueueConfig:
+    return await source.shared(
+        ("settings", queue), source.client.queue(queue, create=False).settings, fresh=SLOW_FRESH_SECONDS
+    )
 
 
-async def _plans(source: Source, queue: str) -> int:
+async def _plans(source: SceneSource, queue: str) -> int:
     """Return how many plans there are, on which a tenant may be put."""
     state = source.client.queue(queue, create=False).state
-    ask = numbers.of_queue(source, "plans", queue, lambda: source.client.run(plans(state)), SELDOM)
+    ask = numbers.of_queue(source, "plans", queue, lambda: source.client.run(plans(state)), SLOW_FRESH_SECONDS)
     return len(await numbers.allowed(ask) or ())
 
 
@@ -119,7 +121,7 @@ def _figures(case: TenantCase) -> dict[str, Any]:
     }
 
 
-def _turns(case: TenantCase, look: Look) -> list[tuple[str, Parts]]:
+def _turns(case: TenantCase, look: NumbersLook) -> list[tuple[str, Parts]]:
     """Return what is said of its turns, if something of it waits for them."""
     row, outlook, waits = case.row, case.outlook, case.reasons["turn"]
     if row is None or not waits:
@@ -139,7 +141,7 @@ def _turns(case: TenantCase, look: Look) -> list[tuple[str, Parts]]:
     return [*found, ("Before its last one", [own])]
 
 
-def _before_next(before: Sequence[Turn], capacity: float | None) -> Parts:
+def _before_next(before: Sequence[TenantTurn], capacity: float | None) -> Parts:
     """Return what comes before its next turn: an estimate, as the turns are."""
     if not before:
         return ["nothing: it has the next turn"]
@@ -193,7 +195,7 @@ def _bounds(tenant: Tenant, config: QueueConfig) -> str:
     )
 
 
-def _past(look: Look) -> dict[str, Any] | None:
+def _past(look: NumbersLook) -> dict[str, Any] | None:
     lines = past(look.facts.minutes, look.stats.time, look.facts.working)
     return lines and {name: lines[name] for name in ("start", "step", "marks", "oldest")}
 
@@ -209,7 +211,7 @@ def _helps(case: TenantCase) -> list[dict[str, Any]]:
     ]
 
 
-def _failures_of(look: Look, key: str | bytes) -> list[Failure]:
+def _failures_of(look: NumbersLook, key: str | bytes) -> list[Failure]:
     """Return the groups of failures that name it: each names the tenants that it had last, five at most."""
     return [each for each in united(look.facts.failures) if key in each.tenants]
 
@@ -227,7 +229,7 @@ def _failure(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
     }
 
 
-async def _messages(source: Source, queue: str, found: Tenant) -> list[dict[str, Any]]:
+async def _messages(source: SceneSource, queue: str, found: Tenant) -> list[dict[str, Any]]:
     """Return some of its messages: what is worked on, what comes next, what is delayed, and what is dead."""
     has: dict[PeekState, int] = {
         "in_flight": found.in_flight,
@@ -244,7 +246,7 @@ async def _messages(source: Source, queue: str, found: Tenant) -> list[dict[str,
 
     async def some(state: PeekState) -> list[dict[str, Any]]:
         question = ("messages", queue, found.shard_key, state)
-        return await source.shared(question, partial(ask, state), fresh=2 * FRESH)
+        return await source.shared(question, partial(ask, state), fresh=2 * FRESH_SECONDS)
 
     found_rows = [each for rows in await asyncio.gather(*map(some, states)) for each in rows]
     return list({each["id"]: each for each in found_rows}.values())  # one may move meanwhile
@@ -262,11 +264,11 @@ def _message(message: PeekedMessage, now: float) -> dict[str, Any]:
     }
 
 
-async def _neighbours(source: Source, queue: str, key: str | bytes) -> list[dict[str, Any]]:
+async def _neighbours(source: SceneSource, queue: str, key: str | bytes) -> list[dict[str, Any]]:
     """Return who shares streams with it."""
     admin = source.client.queue(queue, create=False)
     ask = ("neighbours", queue, key)
-    found = await source.shared(ask, lambda: admin.tenant(key, neighbours=True), fresh=SELDOM)
+    found = await source.shared(ask, lambda: admin.tenant(key, neighbours=True), fresh=SLOW_FRESH_SECONDS)
     return [
         {
             "key": address_of(each.shard_key),

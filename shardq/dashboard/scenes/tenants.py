@@ -10,10 +10,10 @@ from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
 from shardq.dashboard.marked import queue_in, spelled
 from shardq.dashboard.names import address_of, shown
-from shardq.dashboard.numbers import Look
+from shardq.dashboard.numbers import NumbersLook
 from shardq.dashboard.past import past
-from shardq.dashboard.scene import Asked
-from shardq.dashboard.source import Source
+from shardq.dashboard.scene import AskedScene
+from shardq.dashboard.source import SceneSource
 from shardq.dashboard.survey import ORDERS, Works, controls_of, described, first, look_with, survey_age
 from shardq.model.controls import Control, Controls
 from shardq.model.outlook import Outlook, TenantOutlook
@@ -22,14 +22,14 @@ from shardq.model.wording import number
 from shardq.outlook.names import name_of
 from shardq.outlook.noisy import noisy
 from shardq.outlook.sentence import At, Parts
-from shardq.outlook.tenant import Work, works_of
+from shardq.outlook.tenant import TenantLoad, works_of
 from shardq.outlook.tenants import tenants_said
 
 MAX_SEARCH: Final = 200
 """Letters of a search."""
 
 
-async def tenants(source: Source, asked: Asked) -> dict[str, Any]:
+async def tenants(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return the tenants that come first in the order that is asked for, of those whose names hold the search."""
     name = queue_in(asked)
     order = asked.query.get("order", "")
@@ -61,7 +61,7 @@ async def tenants(source: Source, asked: Asked) -> dict[str, Any]:
     return fitted(scene, {"rows": "more"})
 
 
-def _past(look: Look) -> dict[str, Any] | None:
+def _past(look: NumbersLook) -> dict[str, Any] | None:
     """Return how long the first in line had waited in each minute of the last half hour; None if nobody told."""
     lines = past(look.facts.minutes, look.stats.time, look.facts.working)
     return lines and {name: lines[name] for name in ("start", "step", "marks", "oldest")}
@@ -78,7 +78,7 @@ def _rows(rows: list[Tenant], outlook: Outlook, given: Controls, works: Works) -
 
 
 def _row(
-    tenant: Tenant, part: TenantOutlook | None, given: Controls, work: Work | None, *, is_noisy: bool
+    tenant: Tenant, part: TenantOutlook | None, given: Controls, work: TenantLoad | None, *, is_noisy: bool
 ) -> dict[str, Any]:
     reasons = part.reasons if part else {}
     return {

@@ -8,13 +8,13 @@ from typing import Any, Final
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import cut, here, said, toned
-from shardq.dashboard.scene import Asked, NotThere
-from shardq.dashboard.source import FRESH, Source
+from shardq.dashboard.scene import AskedScene, NotThere
+from shardq.dashboard.source import FRESH_SECONDS, SceneSource
 from shardq.model.stats import QueueStats
 from shardq.model.wording import plural, span
 from shardq.model.worker_status import WorkerStatus
 from shardq.ops.inspect.beats import in_order
-from shardq.outlook.crew import LONG, Worker, busy_of, heading, longest_of, memory_of, slots_of, usual
+from shardq.outlook.crew import LONG_JOB_SECONDS, Worker, busy_of, heading, longest_of, memory_of, slots_of, usual
 from shardq.outlook.crew import workers as of_all_queues
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import Bold, Parts
@@ -31,18 +31,18 @@ MAX_TOLD: Final = 3
 """Long jobs that are told below the heading."""
 MAX_NAME: Final = 100
 """Letters of a name in a row."""
-UNUSUAL: Final = 2.0
-"""A job is unusually long from so many times on of what is usual for its task."""
+UNUSUAL_FACTOR: Final = 2.0
+"""As many times what is usual for its task a job lasts that is unusually long."""
 MANY_QUEUES: Final = 20
 """Queues from which on each is asked less often."""
 
 
-async def workers(source: Source, asked: Asked) -> dict[str, Any]:
+async def workers(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
     """Return who works, who reads what, and who is gone since an hour."""
     if asked.parts:
         raise NotThere("Workers are those of all queues.")
     names = (await numbers.queues(source))[: numbers.MAX_QUEUES]
-    pace = numbers.CALM if len(names) > MANY_QUEUES else FRESH
+    pace = numbers.CALM_FRESH_SECONDS if len(names) > MANY_QUEUES else FRESH_SECONDS
     told = await numbers.of_each(names, lambda name: numbers.workers(source, name, max(5.0, pace)))
     found = of_all_queues(in_order([each for statuses in told.values() for each in statuses]))
     stats = await numbers.of_each(names, lambda name: numbers.stats(source, name, pace))
@@ -94,7 +94,7 @@ def _more(rows: Sequence[Mapping[str, Any]], working: Sequence[Worker]) -> Parts
     return parts
 
 
-async def _unread(source: Source, names: Sequence[str], working: Sequence[Worker], pace: float) -> list[str]:
+async def _unread(source: SceneSource, names: Sequence[str], working: Sequence[Worker], pace: float) -> list[str]:
     """Return the queues in which messages wait that nobody reads, as the verdict of each says."""
     read = {each.queue for worker in working for each in worker}
     others = [name for name in names if name not in read]
@@ -102,9 +102,9 @@ async def _unread(source: Source, names: Sequence[str], working: Sequence[Worker
     return [name for name, is_unread in found.items() if is_unread]
 
 
-async def _usual(source: Source, working: Sequence[Worker], now: float) -> dict[tuple[str, str], float]:
+async def _usual(source: SceneSource, working: Sequence[Worker], now: float) -> dict[tuple[str, str], float]:
     """Return how long jobs usually take of those tasks of which one runs for long, by queue and task."""
-    long = [job[0] for worker in working if (job := longest_of(worker, now)) and job[1] > LONG]
+    long = [job[0] for worker in working if (job := longest_of(worker, now)) and job[1] > LONG_JOB_SECONDS]
     queues = sorted({each.queue for each in long})[:MAX_QUEUES]
     minutes = await numbers.of_each(queues, lambda name: numbers.history(source, name))
     told = {(each.queue, each.longest_task) for each in long if each.queue in minutes}
@@ -117,7 +117,7 @@ def _row(worker: Worker, now: float, usually: Mapping[tuple[str, str], float]) -
     job, seconds = longest or (None, None)
     normal = usually.get((job.queue, job.longest_task)) if job else None
     times = seconds / normal if seconds and normal else None
-    is_unusual = seconds is not None and seconds > LONG and (times is None or times >= UNUSUAL)
+    is_unusual = seconds is not None and seconds > LONG_JOB_SECONDS and (times is None or times >= UNUSUAL_FACTOR)
     done, failed = sum(each.done for each in worker), sum(each.failed for each in worker)
     queues = [each.queue for each in worker]
     return {
@@ -131,7 +131,7 @@ def _row(worker: Worker, now: float, usually: Mapping[tuple[str, str], float]) -
         "longest": seconds,
         "task": cut(job.longest_task, MAX_NAME) if job else "",
         "message": {"queue": job.queue, "id": job.longest_message} if job and job.longest_message else None,
-        "times": times if times and times >= UNUSUAL else None,
+        "times": times if times and times >= UNUSUAL_FACTOR else None,
         "unusual": seconds if is_unusual else 0,
         "done": done,
         "failed": failed,

@@ -43,7 +43,7 @@ def first_waits(
         _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", part))))
     # A stream's messages stand in the order of their times. So streams go on until what is left in each came later
     # than the first ones that were found.
-    pages = [_Page(number) for number in streams]
+    pages = [_AgesPage(number) for number in streams]
     size = min(count + SAME_MS, ENTRIES)
     while pages:
         for rows in (yield from _read(pages, size, state, until)):
@@ -58,7 +58,7 @@ def waits_in_streams(state: QueueState, view: QueueView, missing: Mapping[bytes,
     found: Waits = {}
     left = dict(missing)
     occupied = yield from lengths(state, view.streams, until)
-    pages = [_Page(number) for number, length in enumerate(occupied) if length]
+    pages = [_AgesPage(number) for number, length in enumerate(occupied) if length]
     while pages and left:
         for rows in (yield from _read(pages, ENTRIES, state, until)):
             for key, ms in _pairs(rows):
@@ -77,7 +77,7 @@ def tenant_of(view: QueueView, key: bytes) -> bytes:
     return (key.split(b"/")[0] or key) if view.config.parents else key
 
 
-class _Page:
+class _AgesPage:
     """Where the reading of what one stream has undelivered has come to."""
 
     def __init__(self, number: int) -> None:
@@ -94,7 +94,7 @@ class _Page:
         return int(self.after.partition(b"-")[0] or 0)
 
 
-def _read(pages: Sequence[_Page], size: int, state: QueueState, until: float) -> Op[list[Sequence[Any]]]:
+def _read(pages: Sequence[_AgesPage], size: int, state: QueueState, until: float) -> Op[list[Sequence[Any]]]:
     """Move each page on by about *size* messages, and return their shard keys and times."""
     found: list[Sequence[Any]] = []
     together = max(1, min(STREAMS, ENTRIES // size))

@@ -15,9 +15,9 @@ from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.beats import MINUTE, minutes_of, workers_of
 
 MAX_MINUTES: Final = 480
-PAGE: Final = 100
+WORKERS_A_PAGE: Final = 100
 MAX_PAGES: Final = 1000
-"""So many pages of workers are read at most: with 10,000 workers there are 100."""
+"""Pages of workers that are read: with 10,000 workers there are 100."""
 _ORDER: Final = {"working": 0, "gone": 1, "ended": 2}
 
 
@@ -29,7 +29,7 @@ def workers(state: QueueState, timeout: float | None = None) -> Op[list[WorkerSt
     until, cursor = state.until(timeout), "0"
     found: dict[str, WorkerStatus] = {}
     for _ in range(MAX_PAGES):
-        call = Call.on(state.keys, "workers", (cursor, PAGE))
+        call = Call.on(state.keys, "workers", (cursor, WORKERS_A_PAGE))
         reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:
             require_settings(state)
@@ -53,7 +53,7 @@ def history(state: QueueState, minutes: int, timeout: float | None = None) -> Op
     until, rows = state.until(timeout), list[tuple[bytes, bytes]]()
     wanted, latest = min(minutes + 1, MAX_MINUTES), -1  # the one before them says what the first one adds
     while len(rows) < wanted:
-        count = min(PAGE, wanted - len(rows))
+        count = min(WORKERS_A_PAGE, wanted - len(rows))
         call = Call.on(state.keys, "history", (len(rows), count))
         reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:

@@ -12,7 +12,7 @@ from shardq.ops.queue.opening import (
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.protocol.journal import Columns, decode
+from shardq.protocol.journal import EventColumns, decode
 from shardq.protocol.replies import created_ms, journal_page
 
 
@@ -33,7 +33,7 @@ MAX_PAGE = 10_000
 class JournalColumns(NamedTuple):
     """As `JournalPage`, but its events are in columns: what is missing up to `position` is what `columns` lacks."""
 
-    columns: Columns
+    columns: EventColumns
     start: int
     position: int
     latest: int

@@ -21,7 +21,7 @@ from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
 from shardq.outlook import together
-from shardq.outlook.facts import Facts, Memory
+from shardq.outlook.facts import Facts, ServerMemory
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.server import memory_of
 from shardq.outlook.verdict import verdict_of
@@ -35,9 +35,9 @@ T = TypeVar("T")
 MINUTES: Final = 30
 """Minutes before this one of which the past is known."""
 PAGES: Final = 4
-PAGE: Final = 100
+WORKERS_A_PAGE: Final = 100
 """Workers that are looked at in each of so many calls at most; of more the others are taken to be like those."""
-SILENT: Final = 30.0
+SILENT_AFTER: Final = 30.0
 """Seconds after which nobody reads who was not heard."""
 SLICE: Final = 5.0
 """Seconds that a reader is blocked at most before it is heard again."""
@@ -74,15 +74,15 @@ def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
     return verdict_of(found, outlook_of(found))
 
 
-class Known(NamedTuple):
+class KnownWorkers(NamedTuple):
     """What is known already of a queue, or of its server, and is not asked for again."""
 
     minutes: tuple[Minute, ...]
-    memory: Memory | None
+    memory: ServerMemory | None
 
 
 def everything(
-    state: QueueState, before: QueueStats | None = None, timeout: float | None = None, known: Known | None = None
+    state: QueueState, before: QueueStats | None = None, timeout: float | None = None, known: KnownWorkers | None = None
 ) -> Op[Facts]:
     """Return what both an outlook and a verdict are reckoned from. *before* as of `facts_beside`."""
     until = state.until(timeout)
@@ -95,7 +95,7 @@ def everything(
     return (yield from _with_failures(state, found, until, known))
 
 
-def _with_failures(state: QueueState, found: Facts, until: float, known: Known | None = None) -> Op[Facts]:
+def _with_failures(state: QueueState, found: Facts, until: float, known: KnownWorkers | None = None) -> Op[Facts]:
     fails = yield from _of_all(state, lambda part: failures(part, _left(part, until)), together.failures)
     memory = (yield from memory_of_node(state, until)) if known is None else known.memory
     return replace(found, failures=tuple(fails), memory=memory)
@@ -167,7 +167,7 @@ def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ..
     found: dict[str, WorkerStatus] = {}
     cursor = "0"
     for _ in range(PAGES):
-        call = Call.on(state.keys, "workers", (cursor, PAGE))
+        call = Call.on(state.keys, "workers", (cursor, WORKERS_A_PAGE))
         reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:
             break
@@ -208,7 +208,7 @@ def _with_readers(found: Facts, ended: float | None) -> Facts:
     """Note whether somebody reads who does not tell of itself, and when somebody did last."""
     seen = _seen_reading(found, ended)
     last = max((each for each in (*seen, *(each.heard for each in found.workers)) if each <= found.now), default=None)
-    return replace(found, is_read=any(found.now - each < SILENT for each in seen), last_read=last)
+    return replace(found, is_read=any(found.now - each < SILENT_AFTER for each in seen), last_read=last)
 
 
 def _seen_reading(found: Facts, ended: float | None) -> list[float]:
@@ -240,12 +240,12 @@ def _has_delivered(before: QueueStats, after: QueueStats) -> bool:
     return after.delivered > before.delivered or after.acked > before.acked
 
 
-def memory_of_node(state: QueueState, until: float) -> Op[Memory | None]:
+def memory_of_node(state: QueueState, until: float) -> Op[ServerMemory | None]:
     """Return what the node that has the queue says of its memory, of several the fullest; None if none says it."""
     return (yield from _of_all(state, lambda part: _memory(part, until), together.memory))
 
 
-def _memory(state: QueueState, until: float) -> Op[Memory | None]:
+def _memory(state: QueueState, until: float) -> Op[ServerMemory | None]:
     try:
         info = yield from ask(state, "INFO", "memory", "errorstats", key=state.keys.meta, until=until)
     except BackendTimeout:

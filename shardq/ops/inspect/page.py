@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from shardq.model import PeekState
 
 MAX_COUNT: Final = 1000
-LOOKED: Final = 100
-"""One call of a script looks at about so many messages, which takes it less than 1 ms."""
+MESSAGES_A_CALL: Final = 100
+"""Messages, about, that one call of a script looks at, which takes it less than 1 ms."""
 
 CALLS: Final = 100
 """A look for some messages among many ends after so many calls, and can go on from there."""
@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"[0-3]?\d{1,3}|40[0-8]\d|409[0-6]", re.ASCII)
 _PLACE: Final = re.compile(r"(?:\d{1,16}-\d{1,20})?", re.ASCII)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedMessages(msgspec.Struct, frozen=True):
     """Which messages are wanted: of one shard key (b"" for any), and of one stream (None for any).
 
     The look for them ends at local time `until`.
@@ -39,7 +39,7 @@ class Wanted(msgspec.Struct, frozen=True):
         """Whether any message of the state is wanted."""
         return not self.shard_key and self.stream is None
 
-    def less(self, count: int) -> Wanted:
+    def less(self, count: int) -> WantedMessages:
         """Return the same, when *count* messages are there."""
         return replace(self, count=self.count - count)
 

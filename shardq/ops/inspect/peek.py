@@ -12,7 +12,7 @@ import msgspec
 from shardq.arguments import flag, one_of, text, whole
 from shardq.errors import ConfigError
 from shardq.model import PeekedMessage, PeekedPage, PeekState
-from shardq.ops.inspect.page import MAX_COUNT, Point, Wanted
+from shardq.ops.inspect.page import MAX_COUNT, Point, WantedMessages
 from shardq.ops.inspect.peek_letters import dead
 from shardq.ops.inspect.peek_lists import Lister, delayed, held, in_flight, listed
 from shardq.ops.inspect.peek_streams import in_streams, sources_of
@@ -43,7 +43,9 @@ def peek(
     return PeekedPage(tuple(messages), None if cursor is None else _spelled(cursor), seen.time)
 
 
-def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tuple[list[PeekedMessage], Point | None]]:
+def _page(
+    state: QueueState, seen: Sight, wanted: WantedMessages, point: Point
+) -> Op[tuple[list[PeekedMessage], Point | None]]:
     if wanted.state == "dead":
         return (yield from dead(state, wanted, point))
     if wanted.state != "waiting":
@@ -64,14 +66,16 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
 
 def _checked(
     until: float, count: int, shard_key: str | bytes | None, stream: int | None, wanted_state: PeekState, payloads: bool
-) -> Wanted:
+) -> WantedMessages:
     """Return what is wanted. ConfigError if it cannot be."""
     whole("count", count, 1, MAX_COUNT)
     one_of("state", wanted_state, get_args(PeekState))
     flag("payloads", payloads)
     if stream is not None:
         whole("stream", stream, 0, MAX_STREAMS - 1)
-    return Wanted(until, count, wanted_state, b"" if shard_key is None else key_bytes(shard_key), stream, payloads)
+    return WantedMessages(
+        until, count, wanted_state, b"" if shard_key is None else key_bytes(shard_key), stream, payloads
+    )
 
 
 def _point(after: str | None, wanted_state: PeekState) -> Point:

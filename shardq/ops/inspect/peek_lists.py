@@ -7,49 +7,49 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import PeekedMessage
-from shardq.ops.inspect.page import CALLS, LOOKED, Point, Wanted
+from shardq.ops.inspect.page import CALLS, MESSAGES_A_CALL, Point, WantedMessages
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.protocol.bodies import message_id
-from shardq.protocol.standing import Spot, cancelled_message, known_of, lease_of, peeked_message
+from shardq.protocol.standing import StandingSpot, cancelled_message, known_of, lease_of, peeked_message
 from shardq.sharding import key_bytes
 
-NAMES: Final = 64
-"""So many shard keys are looked at by one call."""
+MAX_SHARD_KEYS: Final = 64
+"""Shard keys that are looked at by one call."""
 
-BYTES: Final = 1024 * 1024
-"""After so many bytes of messages a call looks at no more."""
+MAX_BYTES_A_CALL: Final = 1024 * 1024
+"""Bytes of messages after which a call looks at no more."""
 
-NEVER: Final = 9e15
+NEVER_SCORE: Final = 9e15
 """The score of a sentinel of a sorted set."""
 
-IDLE: Final = 1001 * 2**43
+FIRST_IDLE_SCORE: Final = 1001 * 2**43
 """From this score on, `turns` has those who have no turn, but keep what they have received (`lua/turns.lua`)."""
 
 _TURNS, _SCAN = 0, 1
 
 
-class Found(NamedTuple):
+class FoundInList(NamedTuple):
     """Where a message was found, and the point behind it; its fields and where it was written, if they are known."""
 
-    spot: Spot
+    spot: StandingSpot
     point: Point
     known: bytes
     origin: str = ""
     fields: Sequence[bytes] = ()
 
 
-Page: TypeAlias = tuple[list[Found], Point | None]
+Page: TypeAlias = tuple[list[FoundInList], Point | None]
 """Some messages in order, and the point from which to go on; None if that is all."""
 
-Lister: TypeAlias = Callable[[QueueState, Sight, Wanted, Point, int], Op[Page]]
+Lister: TypeAlias = Callable[[QueueState, Sight, WantedMessages, Point, int], Op[Page]]
 """Returns the page after a point, with so many messages at most."""
 
 
 def listed(
-    state: QueueState, seen: Sight, wanted: Wanted, point: Point, lister: Lister
+    state: QueueState, seen: Sight, wanted: WantedMessages, point: Point, lister: Lister
 ) -> Op[tuple[list[PeekedMessage], Point | None]]:
     """Return the messages that *lister* lists, page by page, and the point behind them; None if that is all."""
     found: list[PeekedMessage] = []
@@ -58,7 +58,7 @@ def listed(
         if going is None:
             break
         # Of one shard key or stream most of a page may be left out, so a page is as large as may be.
-        most = min(LOOKED, wanted.count - len(found)) if wanted.is_any else LOOKED
+        most = min(MESSAGES_A_CALL, wanted.count - len(found)) if wanted.is_any else MESSAGES_A_CALL
         page, going = yield from lister(state, seen, wanted, going, most)
         for each, message in zip(page, (yield from _messages(state, wanted, page)), strict=True):
             if message is not None and _is_wanted(message, wanted):
@@ -68,13 +68,13 @@ def listed(
     return found, going
 
 
-def _is_wanted(message: PeekedMessage, wanted: Wanted) -> bool:
+def _is_wanted(message: PeekedMessage, wanted: WantedMessages) -> bool:
     if wanted.shard_key and (not message.shard_key or key_bytes(message.shard_key) != wanted.shard_key):
         return False
     return wanted.stream is None or message.stream == wanted.stream
 
 
-def _messages(state: QueueState, wanted: Wanted, page: Sequence[Found]) -> Op[list[PeekedMessage | None]]:
+def _messages(state: QueueState, wanted: WantedMessages, page: Sequence[FoundInList]) -> Op[list[PeekedMessage | None]]:
     """Return the messages of a page; None for what is gone meanwhile."""
     missing = [each for each in page if not each.fields]
     rows: list[Any] = []
@@ -88,7 +88,7 @@ def _messages(state: QueueState, wanted: Wanted, page: Sequence[Found]) -> Op[li
     return [_seen(each, bodies.get(each.spot.handle), wanted, each.spot.handle in cancelled) for each in page]
 
 
-def _seen(each: Found, row: Any, wanted: Wanted, is_cancelled: bool) -> PeekedMessage | None:
+def _seen(each: FoundInList, row: Any, wanted: WantedMessages, is_cancelled: bool) -> PeekedMessage | None:
     """Return what was found. None if it is over: acked since it was listed, or cancelled and its lease has ended."""
     if is_cancelled and each.spot.state != "in_flight":
         return None
@@ -103,20 +103,20 @@ def _read(row: Any) -> tuple[str, Sequence[bytes]]:
     return (row[0].decode(), row[1]) if row else ("", ())
 
 
-def _fetch(state: QueueState, wanted: Wanted, spots: Sequence[Spot]) -> Op[list[Any]]:
+def _fetch(state: QueueState, wanted: WantedMessages, spots: Sequence[StandingSpot]) -> Op[list[Any]]:
     places = list(dict.fromkeys(each.place for each in spots if each.place != "d"))
-    args: tuple[Argument, ...] = (BYTES, int(wanted.payloads), *(each.handle for each in spots))
+    args: tuple[Argument, ...] = (MAX_BYTES_A_CALL, int(wanted.payloads), *(each.handle for each in spots))
     call = Call.on(state.keys, "fetch", args, rest=state.declared(places))
     return (yield from retry_until(always(call), wanted.until, state.clock))  # type: ignore[no-any-return]
 
 
-def _message(each: Found, origin: str, fields: Sequence[bytes], *, has_payload: bool) -> PeekedMessage:
+def _message(each: FoundInList, origin: str, fields: Sequence[bytes], *, has_payload: bool) -> PeekedMessage:
     message = peeked_message(each.spot, fields, known_of(each.known), has_payload=has_payload)
     stream = int(origin) if origin.isdigit() else None
     return replace(message, message_id=message_id(each.spot.entry, origin, message.shard_key), stream=stream)
 
 
-def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int) -> Op[Page]:
+def held(state: QueueState, seen: Sight, wanted: WantedMessages, point: Point, most: int) -> Op[Page]:
     """List what waits outside of the streams: of shard keys whose turn is next, then of those that are limited.
 
     For one shard key they are the messages given back, then the new ones, in the order of the writes.
@@ -133,16 +133,24 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
         return [], following
     # A position says something of the shard key at which the page ended, and nothing of another.
     begun = point if point.member == names[0] else Point(point.kind)
-    args: tuple[Argument, ...] = (most, BYTES, int(wanted.payloads), only, begun.child, begun.position, *names)
+    args: tuple[Argument, ...] = (
+        most,
+        MAX_BYTES_A_CALL,
+        int(wanted.payloads),
+        only,
+        begun.child,
+        begun.position,
+        *names,
+    )
     call = Call.on(state.keys, "held", args)
     done, rows = yield from retry_until(always(call), wanted.until, state.clock)
     found = []
     for name, key, position, place, entry, known, origin, standing, fields in rows:
         behind = replace_point(point, member=name, child=key, position=position)
-        spot = Spot(place.decode(), entry.decode(), standing.decode())
+        spot = StandingSpot(place.decode(), entry.decode(), standing.decode())
         # A page of those that are held back leaves out messages that may be delivered now, but goes on behind them.
         if wanted.state != "held_back" or spot.state == "held_back":
-            found.append(Found(spot, behind, known, origin.decode(), fields))
+            found.append(FoundInList(spot, behind, known, origin.decode(), fields))
     if done < len(names):
         # The call was full in the middle of a shard key: the next one goes on behind its last row.
         last = rows[-1]
@@ -156,24 +164,27 @@ def replace_point(point: Point, **changes: Any) -> Point:
     return Point(**{**fields, **changes})
 
 
-def _in_turns(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[bytes], Point | None]]:
+def _in_turns(state: QueueState, wanted: WantedMessages, point: Point) -> Op[tuple[list[bytes], Point | None]]:
     """Return shard keys by their turns, beginning with the one that the point is at, and the point behind them."""
     key, start = state.keys.turns, 0
     if point.member or point.position:
         start = yield from ask(state, "ZRANK", key, point.member, until=wanted.until)
         if start is None:  # it has left: go on where it was
             start = yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until)
-    flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=wanted.until)
-    names, last = [name for name, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < IDLE], flat[-2:]
+    flat = yield from ask(state, "ZRANGE", key, start, start + MAX_SHARD_KEYS - 1, "WITHSCORES", until=wanted.until)
+    names, last = (
+        [name for name, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < FIRST_IDLE_SCORE],
+        flat[-2:],
+    )
     # No more that have a turn: then come those of all accounts that have none.
-    if len(names) < NAMES or names[-1:] == [point.member]:
+    if len(names) < MAX_SHARD_KEYS or names[-1:] == [point.member]:
         return names, Point(point.kind, bucket=_SCAN)
     return names, Point(point.kind, member=last[0], number=int(float(last[1])), position=b"o9007199254740992.0")
 
 
-def _scanned(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[bytes], Point | None]]:
+def _scanned(state: QueueState, wanted: WantedMessages, point: Point) -> Op[tuple[list[bytes], Point | None]]:
     """Return shard keys that have something but no turn now: a page of all accounts, and the point behind it."""
-    call = Call.on(state.keys, "accounts", (point.number, NAMES))
+    call = Call.on(state.keys, "accounts", (point.number, MAX_SHARD_KEYS))
     reply = yield from retry_until(always(call), wanted.until, state.clock)
     if not reply:
         return [], None
@@ -185,7 +196,7 @@ def _scanned(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[b
     return names, following
 
 
-def delayed(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int) -> Op[Page]:
+def delayed(state: QueueState, seen: Sight, wanted: WantedMessages, point: Point, most: int) -> Op[Page]:
     """List delayed messages, in the order in which they come due.
 
     `due` says of each shard key when time brings something next, so none that stands later there has anything sooner.
@@ -199,24 +210,27 @@ def delayed(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: 
         is_all = bool(owner)
         if not owner:
             until, key = wanted.until, state.keys.due
-            flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=until)
+            flat = yield from ask(state, "ZRANGE", key, start, start + MAX_SHARD_KEYS - 1, "WITHSCORES", until=until)
             scored = zip(flat[::2], flat[1::2], strict=True)
-            names, is_all = [name for name, score in scored if float(score) < NEVER], len(flat) < 2 * NAMES
+            names, is_all = (
+                [name for name, score in scored if float(score) < NEVER_SCORE],
+                len(flat) < 2 * MAX_SHARD_KEYS,
+            )
             soonest = int(float(flat[1])) if flat else 0
         if not names or (len(rows) > most and soonest > rows[most][0]):
             break
         call = Call.on(state.keys, "due", (most, *after, *names))
         now, page = yield from retry_until(always(call), wanted.until, state.clock)
         rows = sorted(rows + [(int(row[0]), row[1], row) for row in page])[: most + 1]
-        start += NAMES
+        start += MAX_SHARD_KEYS
     found = []
     for time, member, row in rows[:most]:
-        spot = Spot(row[2].decode(), row[3].decode(), "delayed" if time > now else "waiting", until_ms=time)
-        found.append(Found(spot, Point(point.kind, member=member, number=time), row[4]))
+        spot = StandingSpot(row[2].decode(), row[3].decode(), "delayed" if time > now else "waiting", until_ms=time)
+        found.append(FoundInList(spot, Point(point.kind, member=member, number=time), row[4]))
     return found, found[-1].point if len(rows) > most else None
 
 
-def in_flight(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int) -> Op[Page]:
+def in_flight(state: QueueState, seen: Sight, wanted: WantedMessages, point: Point, most: int) -> Op[Page]:
     """List messages in flight, in the order in which their leases end."""
     call = Call.on(state.keys, "leased", (point.member, point.number, most))
     now, rows = yield from retry_until(always(call), wanted.until, state.clock)
@@ -226,6 +240,6 @@ def in_flight(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most
         behind = Point(point.kind, member=token, number=int(time))
         if lease := lease_of(token):
             state_now = "in_flight" if int(ends) > now else "waiting"
-            spot = Spot(lease.place, lease.entry, state_now, until_ms=int(ends), lease=lease)  # type: ignore[arg-type]
-            found.append(Found(spot, behind, known))
+            spot = StandingSpot(lease.place, lease.entry, state_now, until_ms=int(ends), lease=lease)  # type: ignore[arg-type]
+            found.append(FoundInList(spot, behind, known))
     return found, behind if len(rows) == most else None

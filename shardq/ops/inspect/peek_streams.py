@@ -10,20 +10,20 @@ from typing import Any
 import msgspec
 
 from shardq.model import PeekedMessage
-from shardq.ops.inspect.page import CALLS, LOOKED, Point, Track, Wanted
+from shardq.ops.inspect.page import CALLS, MESSAGES_A_CALL, Point, Track, WantedMessages
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
-from shardq.protocol.standing import Spot, known_of, peeked_message
+from shardq.protocol.standing import StandingSpot, known_of, peeked_message
 
-BYTES = 1024 * 1024
-"""After so many bytes of messages a script looks at no more."""
+MAX_BYTES_A_CALL = 1024 * 1024
+"""Bytes of messages after which a script looks at no more."""
 
-SOUGHT = 10
-"""In so many streams at a time the messages of one shard key are looked for."""
+STREAMS_AT_ONCE = 10
+"""Streams at a time in which the messages of one shard key are looked for."""
 
-_LAST = (2**53, 0)
+_LAST_ENTRY = (2**53, 0)
 _READY = ord("1")
 
 
@@ -65,7 +65,7 @@ class _Source(msgspec.Struct, eq=False):
             self.taken = self.seen
 
 
-def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]]:
+def sources_of(state: QueueState, seen: Sight, wanted: WantedMessages) -> Op[list[Track]]:
     """Return the streams to look at, beginning with the one that is read next."""
     if wanted.stream is not None:
         return [Track(str(wanted.stream))] if wanted.stream < seen.view.streams else []
@@ -79,7 +79,9 @@ def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]
     return [Track(str(number)) for number in ready]
 
 
-def in_streams(state: QueueState, wanted: Wanted, tracks: list[Track]) -> Op[tuple[list[PeekedMessage], Point | None]]:
+def in_streams(
+    state: QueueState, wanted: WantedMessages, tracks: list[Track]
+) -> Op[tuple[list[PeekedMessage], Point | None]]:
     """Return messages of these streams, and the point behind them; None if that is all."""
     sources, found = [_Source(turn, track, track) for turn, track in enumerate(tracks)], list[tuple[str, Any]]()
     for _ in range(CALLS):
@@ -99,7 +101,7 @@ def in_streams(state: QueueState, wanted: Wanted, tracks: list[Track]) -> Op[tup
 def _take(sources: list[_Source], found: list[tuple[str, Any]], count: int) -> None:
     """Take messages in turn, as far as it is known which comes next: the first of each stream, then the second."""
     heads = [(each.rows[0][0], each.turn) for each in sources if each.rows]
-    unknown = min((each.comes for each in sources if each.is_unknown), default=_LAST)
+    unknown = min((each.comes for each in sources if each.is_unknown), default=_LAST_ENTRY)
     heapify(heads)
     while heads and heads[0] < unknown and len(found) < count:
         source = sources[heappop(heads)[1]]
@@ -110,29 +112,29 @@ def _take(sources: list[_Source], found: list[tuple[str, Any]], count: int) -> N
             unknown = min(unknown, source.comes)
 
 
-def _asked(sources: list[_Source], wanted: Wanted, missing: int) -> tuple[list[_Source], int]:
+def _asked(sources: list[_Source], wanted: WantedMessages, missing: int) -> tuple[list[_Source], int]:
     """Return the streams that must be looked at before anything else can be taken, and how many messages of each."""
     if missing == 0:
         return [], 0
     empty = sorted((each for each in sources if each.is_unknown), key=attrgetter("comes"))
     # To go on within a stream takes Redis longer than to read on, so few streams are asked for more messages each.
     if wanted.shard_key:
-        share = LOOKED // max(1, min(len(empty), SOUGHT))
+        share = MESSAGES_A_CALL // max(1, min(len(empty), STREAMS_AT_ONCE))
     else:
-        share = min(LOOKED, -(-missing // max(1, len(empty))))
+        share = min(MESSAGES_A_CALL, -(-missing // max(1, len(empty))))
         empty = empty[:missing]
-    return empty[: LOOKED // share], share
+    return empty[: MESSAGES_A_CALL // share], share
 
 
-def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int) -> Op[Any]:
-    args: list[Argument] = [share, BYTES, int(wanted.payloads), wanted.shard_key]
+def _look(state: QueueState, wanted: WantedMessages, sources: list[_Source], share: int) -> Op[Any]:
+    args: list[Argument] = [share, MAX_BYTES_A_CALL, int(wanted.payloads), wanted.shard_key]
     for source in sources:
         args += (source.seen.number, source.seen.point)
     call = Call.on(state.keys, "peek", tuple(args), rest=state.declared([each.seen.number for each in sources]))
     return (yield from retry_until(always(call), wanted.until, state.clock))
 
 
-def _message(wanted: Wanted, number: str, row: Any) -> PeekedMessage:
+def _message(wanted: WantedMessages, number: str, row: Any) -> PeekedMessage:
     entry, fields = row
-    spot = Spot(number, entry, "waiting", int(number))
+    spot = StandingSpot(number, entry, "waiting", int(number))
     return peeked_message(spot, fields, known_of(b""), has_payload=wanted.payloads)

@@ -37,7 +37,7 @@ ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back
 BOUNDS: Final = {"dedup": "D:", "dead": "X:", "results": "R:"}
 """The orders by what is used of a bound: how the names of these fields of the state begin."""
 MAX_LIMIT: Final = 1000
-PAGE: Final = 1000
+FIELDS_A_CALL: Final = 1000
 """Fields of the state that one call looks at."""
 OWN_STREAMS: Final = 16
 """Streams of a tenant that are searched for its oldest message, where not all that waits is looked at."""
@@ -45,8 +45,8 @@ STREAMS_AT_ONCE: Final = 64
 """Streams that one call searches for the oldest messages of those that are shown."""
 NAMES_AT_ONCE: Final = 50
 """Tenants that one call looks at closely."""
-SMALL: Final = 10_000
-"""Up to so many messages in the streams, all are looked at for the ages of those that are shown, where needed."""
+FEW_MESSAGES: Final = 10_000
+"""Messages in the streams up to which all are looked at for the ages of those that are shown, where needed."""
 MAX_CHANGED: Final = 1000
 """Leases that ended, and tenants of which something came due, that are looked at before a read has seen them."""
 CHANGED_AT_ONCE: Final = 150
@@ -114,7 +114,7 @@ def account_of(text: bytes) -> Account:
     return Account(in_streams, held, limited, delayed, in_flight, ahead, returned=held)
 
 
-class Survey(NamedTuple):
+class TenantSurvey(NamedTuple):
     """The tenants that come first, and messages `in_streams`; `waits` says since when they wait, if that is known."""
 
     names: Sequence[bytes]
@@ -183,7 +183,7 @@ def named(
     """
     until = state.until(timeout)
     seen = yield from _knowing(state, until)
-    return (yield from _details(state, seen, Survey(names, in_streams, None if ages else {}), until))
+    return (yield from _details(state, seen, TenantSurvey(names, in_streams, None if ages else {}), until))
 
 
 class Census(NamedTuple):
@@ -209,7 +209,9 @@ def census(state: QueueState, timeout: float | None = None) -> Op[Census]:
     cursor: Argument = "0"
     while cursor != b"0":
         key = state.keys.meta
-        cursor, flat = yield from ask(state, "HSCAN", key, cursor, "MATCH", "[tX]:*", "COUNT", PAGE, until=until)
+        cursor, flat = yield from ask(
+            state, "HSCAN", key, cursor, "MATCH", "[tX]:*", "COUNT", FIELDS_A_CALL, until=until
+        )
         for name, text in zip(flat[::2], flat[1::2], strict=True):
             if name.startswith(b"X"):
                 dead[name[2:]] = _used(text)
@@ -222,10 +224,10 @@ def census(state: QueueState, timeout: float | None = None) -> Op[Census]:
     return Census(seen.time, accounts, dead, in_streams)
 
 
-def _most(state: QueueState, seen: Sight, order: str, count: int, until: float) -> Op[Survey]:
+def _most(state: QueueState, seen: Sight, order: str, count: int, until: float) -> Op[TenantSurvey]:
     """Return the *count* that have most of what *order* names."""
     ranks, in_streams = yield from _ranks(state, seen, order, until)
-    return Survey(_first(ranks, count), in_streams)
+    return TenantSurvey(_first(ranks, count), in_streams)
 
 
 def _first(ranks: Mapping[bytes, int], count: int) -> list[bytes]:
@@ -268,7 +270,9 @@ def _read_all(state: QueueState, kind: str, read: Callable[[bytes], int], until:
     cursor: Argument = "0"
     while cursor != b"0":
         key = state.keys.meta
-        cursor, flat = yield from ask(state, "HSCAN", key, cursor, "MATCH", f"{kind}*", "COUNT", PAGE, until=until)
+        cursor, flat = yield from ask(
+            state, "HSCAN", key, cursor, "MATCH", f"{kind}*", "COUNT", FIELDS_A_CALL, until=until
+        )
         for name, text in zip(flat[::2], flat[1::2], strict=True):
             number = known.get(text)
             if number is None:
@@ -277,7 +281,7 @@ def _read_all(state: QueueState, kind: str, read: Callable[[bytes], int], until:
     return found
 
 
-def _oldest(state: QueueState, seen: Sight, count: int, until: float) -> Op[Survey]:
+def _oldest(state: QueueState, seen: Sight, count: int, until: float) -> Op[TenantSurvey]:
     """Return the *count* that wait longest, and since when."""
     reply = yield from _ask(state, until, Call.on(state.keys, "outside"))
     if not reply:
@@ -290,7 +294,7 @@ def _oldest(state: QueueState, seen: Sight, count: int, until: float) -> Op[Surv
     streams = [number for number, digit in enumerate(ready) if digit == ord("1")]
     waits = yield from first_waits(state, seen.view, sorted(names), streams, count, until)
     first = heapq.nsmallest(count, waits.items(), key=lambda each: (each[1], each[0]))
-    return Survey([name for name, _ in first], waits=waits)
+    return TenantSurvey([name for name, _ in first], waits=waits)
 
 
 def _changed_by_time(state: QueueState, seen: Sight, until: float) -> Op[dict[bytes, Account]]:
@@ -321,7 +325,7 @@ def _knowing(state: QueueState, until: float) -> Op[Sight]:
     return seen
 
 
-def _details(state: QueueState, seen: Sight, survey: Survey, until: float) -> Op[list[Tenant]]:
+def _details(state: QueueState, seen: Sight, survey: TenantSurvey, until: float) -> Op[list[Tenant]]:
     """Return the tenants of a survey, in its order."""
     found: dict[bytes, Tenant] = {}
     left: dict[bytes, int] = {}
@@ -334,14 +338,14 @@ def _details(state: QueueState, seen: Sight, survey: Survey, until: float) -> Op
     waits = survey.waits
     if waits is not None:
         return [replace(each, oldest_age=_age(seen, waits.get(name))) for name, each in found.items()]
-    if left and survey.in_streams <= SMALL:
+    if left and survey.in_streams <= FEW_MESSAGES:
         for name, since in (yield from waits_in_streams(state, seen.view, left, until)).items():
             each = found[name]
             found[name] = replace(each, oldest_age=max(each.oldest_age or 0, _age(seen, since) or 0))
     return list(found.values())
 
 
-def _together(view: QueueView, survey: Survey) -> Iterator[tuple[tuple[bytes, ...], Iterable[int]]]:
+def _together(view: QueueView, survey: TenantSurvey) -> Iterator[tuple[tuple[bytes, ...], Iterable[int]]]:
     """Divide those of a survey among calls: with their streams, unless it is known since when they wait."""
     names: list[bytes] = []
     streams: dict[int, None] = {}

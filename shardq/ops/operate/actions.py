@@ -22,21 +22,21 @@ from shardq.ops.queue.retry import Same, always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep
 from shardq.ops.queue.who import MAX_BY, NOBODY, Who
-from shardq.protocol.actions import Asked, Stored, spelled, statuses, stored
+from shardq.protocol.actions import AskedAction, StoredAction, spelled, statuses, stored
 
-PIECE: Final = 100
-"""So many messages one call acts on at most."""
+MESSAGES_A_CALL: Final = 100
+"""Messages that one call acts on."""
 
 PIECE_IN_FLIGHT: Final = 10
 """The same of messages in flight: the journal tells of each how often it was delivered, which takes a search."""
 
-AHEAD: Final = 5_000
-"""So many messages are chosen ahead."""
+MAX_CHOSEN_AHEAD: Final = 5_000
+"""Messages that are chosen ahead."""
 
-RENEWED: Final = 5.0
+RENEWED_SECONDS: Final = 5.0
 """Seconds after which an action that has nothing to do says that it is there."""
 
-EVENLY: Final = 0.1
+RATE_INTERVAL: Final = 0.1
 """With a rate there is a piece so often, in seconds, if that has a message in it."""
 
 MAX_LIMIT: Final = 2**40
@@ -53,7 +53,7 @@ class Running:
     state: QueueState
     id: str
     holder: str
-    record: Stored
+    record: StoredAction
     search: Search
     chosen: deque[Chosen] = field(default_factory=deque)
     seen: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ def begin(
     if limit is not None:
         whole("limit", limit, 0 if action_id else 1, MAX_LIMIT)
     who.said_by(state)  # it is checked
-    asked = Asked(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit, via)
+    asked = AskedAction(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit, via)
     until = state.until(timeout)
     yield from require_queue(state, until)
     action_id, holder = action_id or new_id(), secrets.token_hex(8)
@@ -167,11 +167,11 @@ def _choose(running: Running, until: float | None) -> Op[None]:
     if search.is_over and running.acted and running.record.asked.kind not in LETTERS:
         search.restart()
         running.acted = 0
-    while not search.is_over and len(running.chosen) < AHEAD:
+    while not search.is_over and len(running.chosen) < MAX_CHOSEN_AHEAD:
         for each in (yield from next_page(running.state, search)):
             if each.message_id not in running.seen:
                 running.chosen.append(each)
-        if clock.monotonic() - running.heard_at > RENEWED:
+        if clock.monotonic() - running.heard_at > RENEWED_SECONDS:
             yield from _act(running, [])
         if running.is_over or (until is not None and clock.monotonic() >= until):
             return
@@ -192,12 +192,12 @@ def _next_piece(running: Running, until: float | None) -> Op[None]:
     if asked.rate:
         now = clock.monotonic()
         # A process that stood still does not make up for it.
-        running.next_at = max(running.next_at, now - EVENLY)
+        running.next_at = max(running.next_at, now - RATE_INTERVAL)
         if running.next_at > now:
-            pause = min(running.next_at - now, RENEWED, MAX_BLOCK if until is None else max(0.0, until - now))
+            pause = min(running.next_at - now, RENEWED_SECONDS, MAX_BLOCK if until is None else max(0.0, until - now))
             yield Sleep(pause)
             if clock.monotonic() < running.next_at:
-                if clock.monotonic() - running.heard_at >= RENEWED:
+                if clock.monotonic() - running.heard_at >= RENEWED_SECONDS:
                     yield from _act(running, [])
                 return
     piece = _piece_of(running, room)
@@ -214,9 +214,9 @@ def _next_piece(running: Running, until: float | None) -> Op[None]:
 def _piece_of(running: Running, room: int) -> list[Chosen]:
     """Take the messages of the next piece."""
     rate, chosen = running.record.asked.rate, running.chosen
-    most = min(PIECE, room, len(chosen))
+    most = min(MESSAGES_A_CALL, room, len(chosen))
     if rate:
-        most = min(most, max(1, int(rate * EVENLY)))
+        most = min(most, max(1, int(rate * RATE_INTERVAL)))
     if chosen[0].state == "in_flight":
         most = min(most, PIECE_IN_FLIGHT)
     return [chosen.popleft() for _ in range(most)]
@@ -284,7 +284,7 @@ def _gone(state: QueueState, action_id: str) -> ConfigError:
     return ConfigError(f"queue {state.keys.name!r} knows no action {shown(action_id)}: it keeps 20, for a day")
 
 
-def _stored(reply: Any) -> Stored:
+def _stored(reply: Any) -> StoredAction:
     record = stored(reply[2])
     if record is None:
         raise ConfigError("another program wrote this action, or another version of shardq")

@@ -115,7 +115,7 @@ def _add_all(state: QueueState, planned: Assignment, new: Iterable[bytes], until
             )
 
 
-class Stored(NamedTuple):
+class StoredWeight(NamedTuple):
     """Whether the shards are stored. If not, the queue has another epoch, and `doubt` says that a try may be stored."""
 
     done: bool
@@ -124,7 +124,7 @@ class Stored(NamedTuple):
 
 def _store(
     state: QueueState, epoch: str, planned: Assignment, removed: Collection[bytes], new: Iterable[bytes], until: float
-) -> Op[Stored]:
+) -> Op[StoredWeight]:
     """Store the changed shards, if the queue still has the epoch that they were chosen for."""
     rule = f"{planned.max_overlap}|{planned.width}" if len(planned) else ""
     # A resize to fewer streams than this is refused, without a look at the shards.
@@ -135,7 +135,7 @@ def _store(
     call = Same(Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas))
     reply, underreplicated = yield from retry_replicated(call, until, state.clock)
     if reply != b"OK":
-        return Stored(False, call.repeated)
+        return StoredWeight(False, call.repeated)
     yield from told_after("the shards were stored", reopen(state, until))
     check_replicas(state, underreplicated, planned)
-    return Stored(True, False)
+    return StoredWeight(True, False)

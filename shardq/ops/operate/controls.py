@@ -17,7 +17,7 @@ from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import pause_of, row_of
 from shardq.sharding import key_bytes
 
-PAGE: Final = 1000
+FIELDS_A_CALL: Final = 1000
 
 Key = str | bytes
 
@@ -34,7 +34,7 @@ def own_controls(
 ) -> Op[Controls]:
     """Return what shard keys have of their own, and None for the whole queue where that is paused; no plans.
 
-    With *keys* (at most 50) it is of these alone, in one call. *some* are about `PAGE` shard keys at most, those that
+    With *keys* (at most 50) it is of these alone, in one call. *some* are about `FIELDS_A_CALL` shard keys at most, those that
     one call finds.
     """
     until, cursor = state.until(timeout), b"0"
@@ -43,7 +43,7 @@ def own_controls(
     limits: dict[Key, LimitControl] = {}
     weights: dict[Key, WeightControl] = {}
     while True:
-        call = Call.on(state.keys, "limits", (cursor, PAGE, *names))
+        call = Call.on(state.keys, "limits", (cursor, FIELDS_A_CALL, *names))
         reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:
             raise missing(state)

@@ -17,7 +17,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.who import NOBODY, Who
 
-PER_CALL: Final = 100
+LETTERS_A_CALL: Final = 100
 
 
 def deletion(
@@ -76,5 +76,5 @@ def _delete(
 
 
 def _pages(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), PER_CALL):
-        yield names[start : start + PER_CALL]
+    for start in range(0, len(names), LETTERS_A_CALL):
+        yield names[start : start + LETTERS_A_CALL]

@@ -18,15 +18,15 @@ from shardq.ops.queue.outcome import fail_after, part_of
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.who import NOBODY, Who
-from shardq.protocol.limits import DEFAULT, NEVER
+from shardq.protocol.limits import DEFAULT, NEVER_MS
 from shardq.sharding import key_bytes
 
-MOST: Final = 10_000
-"""At most so many shard keys can be given limits at once."""
-LONGEST_PAUSE: Final = 366 * 86_400.0
-PER_CALL: Final = 50
-READERS: Final = 64
-"""So many blocked readers are woken when a pause of a queue ends. Others look again by themselves, within 5 s."""
+MAX_SHARD_KEYS: Final = 10_000
+"""Shard keys that can be given limits at once."""
+MAX_PAUSE: Final = 366 * 86_400.0
+LIMITS_A_CALL: Final = 50
+READERS_WOKEN: Final = 64
+"""Blocked readers that are woken when a pause of a queue ends. Others look again by themselves, within 5 s."""
 _SAME = ""
 _PLAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -55,8 +55,8 @@ def set_limits(
         rows[name] = (name, *_spelled(key, each), _SAME)
     lasts = spelled_end(lasting, "limits", none=Limits() in changes.values())
     # To take limits back is always possible, of however many.
-    if sum(each != Limits() for each in changes.values()) > MOST:
-        raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
+    if sum(each != Limits() for each in changes.values()) > MAX_SHARD_KEYS:
+        raise ConfigError(f"at most {MAX_SHARD_KEYS:,} shard keys can be given limits at once")
     yield from _limit(state, [*rows.values()], lasts, who, timeout, agree)
 
 
@@ -75,7 +75,7 @@ def spelled_end(lasting: float | None, what: str, *, none: bool) -> Argument:
     """
     if lasting is None:
         return ""
-    seconds("seconds", lasting, 0.001, LONGEST_PAUSE)
+    seconds("seconds", lasting, 0.001, MAX_PAUSE)
     if none:
         raise ConfigError(f"seconds is of {what} that are given: those that are taken back have no end")
     return round(lasting * 1000)
@@ -94,8 +94,8 @@ def pause(
     *agree* as of `change_queue`.
     """
     if lasting is not None:
-        seconds("a pause", lasting, 0.001, LONGEST_PAUSE)
-    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", who, timeout, agree)
+        seconds("a pause", lasting, 0.001, MAX_PAUSE)
+    yield from _pause(state, key, NEVER_MS if lasting is None else f"+{round(lasting * 1000)}", who, timeout, agree)
 
 
 def resume(
@@ -123,7 +123,7 @@ def _pause(
     said = who.said_by(state)
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS, said))
+        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS_WOKEN, said))
 
     _, underreplicated = yield from change_queue(state, make, state.until(timeout), agree)
     check_replicas(state, underreplicated, None)
@@ -139,7 +139,7 @@ def _limit(
 ) -> Op[None]:
     until, missing, at, said = state.until(timeout), None, 0, who.said_by(state)
     while at < len(rows):
-        part = rows[at : at + PER_CALL]
+        part = rows[at : at + LIMITS_A_CALL]
         args = tuple(word for row in part for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:

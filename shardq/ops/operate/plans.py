@@ -14,7 +14,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.who import NOBODY, Who
 
-MOST = 64
+MAX_PLANS = 64
 
 
 def plans(state: QueueState, timeout: float | None = None) -> Op[dict[str, Plan]]:
@@ -58,7 +58,7 @@ def _refused(state: QueueState, name: str, reply: Any) -> ConfigError | None:
         case b"NOPLAN":
             return no_plan(state, name)
         case b"MANY":
-            return ConfigError(f"queue {state.keys.name!r} has {MOST} plans, which is as many as it may have")
+            return ConfigError(f"queue {state.keys.name!r} has {MAX_PLANS} plans, which is as many as it may have")
         case [b"USED", count]:
             who = f"{count:,} tenant{'s' * (count != 1)} of queue {state.keys.name!r}"
             text = f"{who} {'is' if count == 1 else 'are'} on plan {name!r}"

@@ -26,15 +26,15 @@ from shardq.ops.queue.who import NOBODY, Who
 from shardq.protocol.replies import pairs
 from shardq.sharding import key_bytes
 
-MOST: Final = 500
-"""One call removes at most so many messages: it takes the server less than 3 ms."""
+MAX_REMOVED_A_CALL: Final = 500
+"""Messages that one call removes: it takes the server less than 3 ms."""
 
 _READY: Final = ord("1")
 _LEASES: Final = ("flight", "cancel")
 """The parts that look at leases."""
 
 
-class _Told(msgspec.Struct):
+class _PurgeTold(msgspec.Struct):
     """What calls removed so far. `in_flight` and what is `left` are as the last one told, None if it did not."""
 
     waiting: int = 0
@@ -58,7 +58,7 @@ class _Purge(msgspec.Struct):
     last: str
     timeout: float | None
     said: str
-    told: _Told
+    told: _PurgeTold
 
 
 def purge_of(
@@ -72,7 +72,7 @@ def purge_of(
     facts = pairs((yield from retry_until(always(Call.on(state.keys, "facts")), until, state.clock)))
     if "n" not in facts:
         raise missing(state)
-    purge = _Purge(state, key, facts["n"], timeout, who.said_by(state), _Told())
+    purge = _Purge(state, key, facts["n"], timeout, who.said_by(state), _PurgeTold())
     told = purge.told
     while True:
         before = told.removed
@@ -123,7 +123,7 @@ def _part(purge: _Purge, part: str, streams: tuple[str, ...] = ()) -> Op[None]:
             streams: tuple[str, ...] = lacked,
         ) -> Call:
             number = spelled(state, sequence, until)
-            args: tuple[Argument, ...] = (purge.said, number, purge.key, purge.last, part, MOST, position)
+            args: tuple[Argument, ...] = (purge.said, number, purge.key, purge.last, part, MAX_REMOVED_A_CALL, position)
             return Call.on(state.keys, "purge_of", args, rest=streams)
 
         reply, _ = yield from part_of(told.removed, numbered(state, make, until))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shardq.arguments import check_known, whole
 from shardq.errors import BackendTimeout, ConfigError, OutcomeUnknown, QueueFull, QueueNotEmpty
 from shardq.model import DeadLetter, QueueConfig
-from shardq.model.shares import WHOLE
+from shardq.model.shares import WHOLE_FIELD
 from shardq.model.wording import plural
 from shardq.ops.operate.assign import shrink_refused
 from shardq.ops.queue.change import change_queue, check_replicas
@@ -199,7 +199,7 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
     # "accounts" is set and never removed: messages that were counted must still be discounted when they leave.
-    for name in (*changes, *[each for each in ("accounts", WHOLE) if each in kept]):
+    for name in (*changes, *[each for each in ("accounts", WHOLE_FIELD) if each in kept]):
         args += (name, kept.get(name, ""))
     return args
 

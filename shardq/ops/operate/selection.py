@@ -22,8 +22,8 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.settle.cancel import located
 from shardq.sharding import key_bytes
 
-PAGE: Final = 500
-"""So many messages are looked at by one page."""
+MESSAGES_A_PAGE: Final = 500
+"""Messages that are looked at by one page."""
 
 LETTERS: Final[frozenset[ActionKind]] = frozenset({"redrive", "delete_dead"})
 """The actions on dead letters."""
@@ -113,7 +113,9 @@ def next_page(state: QueueState, search: Search) -> Op[list[Chosen]]:
     parents = bool(state.view.config.parents)
     # Only of a shard key that is nobody's parent can the server look for it.
     only = where.tenant if where.tenant is not None and not parents else None
-    page = yield from peek(state, PAGE, only, None, wanted, payloads=False, after=search.cursor, timeout=None)
+    page = yield from peek(
+        state, MESSAGES_A_PAGE, only, None, wanted, payloads=False, after=search.cursor, timeout=None
+    )
     search.cursor = page.cursor
     if page.cursor is None:
         search.lists = search.lists[1:]
@@ -135,11 +137,11 @@ def _was_there(bounds: Bounds, each: PeekedMessage) -> bool:
 
 
 def _letters(state: QueueState, search: Search) -> Op[list[Chosen]]:
-    letters = yield from dead_letters(state, PAGE, search.after)
+    letters = yield from dead_letters(state, MESSAGES_A_PAGE, search.after)
     if letters:
         search.after = letters[-1].entry_id
     last = _ordered(search.bounds.letter)
-    search.is_over = len(letters) < PAGE or _ordered(letters[-1].entry_id) > last
+    search.is_over = len(letters) < MESSAGES_A_PAGE or _ordered(letters[-1].entry_id) > last
     parents = bool(state.view.config.parents)
     return [
         Chosen("0-0-d", "d", each.entry_id, b"", "dead", 0)

@@ -22,8 +22,8 @@ from shardq.sharding import key_bytes
 Weights = dict[str | bytes, int]
 MAX_WEIGHTED = 1000
 """At most so many shard keys can be given a weight at once."""
-PER_CALL: Final = 200
-PAGE = 1000
+WEIGHTS_A_CALL: Final = 200
+FIELDS_A_CALL = 1000
 
 
 def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
@@ -37,7 +37,7 @@ def _known(state: QueueState, until: float) -> Op[Weights]:
     found: dict[str | bytes, int] = {}
     cursor: Argument = "0"
     while cursor != b"0":
-        page = Call.on(state.keys, "weights", (cursor, PAGE))
+        page = Call.on(state.keys, "weights", (cursor, FIELDS_A_CALL))
         cursor, raw = yield from retry_until(always(page), until, state.clock)
         found |= weights_in(raw)
     return found
@@ -63,8 +63,8 @@ def set_weights(
     lasts, said = spelled_end(lasting, "weights", none=1 in words.values()), who.said_by(state)
     rows = [*words.items()]
     until, underreplicated = state.until(timeout), None
-    for at in range(0, max(1, len(rows)), PER_CALL):
-        args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
+    for at in range(0, max(1, len(rows)), WEIGHTS_A_CALL):
+        args = tuple(word for row in rows[at : at + WEIGHTS_A_CALL] for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
             return Call.on(state.keys, "weigh", (epoch, following, said, lasts, *args))

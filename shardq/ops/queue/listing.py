@@ -15,7 +15,7 @@ PATTERN: Final = "shardq:{*}:meta"
 _META: Final = re.compile(rb"shardq:\{([^{}#]+)\}:meta")
 """A partition has a "#" in its name, and is none of the queues."""
 SCANNED: Final = 1000
-LONGEST: Final = 300.0
+MAX_SEARCH_SECONDS: Final = 300.0
 """Seconds after which the search for queues that match is given up. It walks over all keys of Redis."""
 
 
@@ -35,7 +35,7 @@ def queue_names(until: float, clock: Clock) -> Op[set[str]]:
 
 def matching_queues(pattern: str, clock: Clock) -> Op[list[str]]:
     """Return the queues whose whole names match the regular expression *pattern*, sorted."""
-    names = yield from queue_names(clock.monotonic() + LONGEST, clock)
+    names = yield from queue_names(clock.monotonic() + MAX_SEARCH_SECONDS, clock)
     return [name for name in sorted(names) if re.fullmatch(pattern, name)]
 
 

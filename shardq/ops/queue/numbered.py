@@ -18,7 +18,7 @@ from shardq.errors import OutcomeUnknown
 from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import Same, retry_replicated
-from shardq.ops.queue.sequences import FORGOTTEN, LATE, REPEATED_FOR, UNDER_WAY, ProducerSequence
+from shardq.ops.queue.sequences import EXTRA_SECONDS, LATE_SECONDS, NO_SEQUENCE, REPEATED_FOR, ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 
@@ -26,7 +26,7 @@ Maker: TypeAlias = Callable[[ProducerSequence], Call]
 Opener: TypeAlias = Callable[[QueueState, float], Op[None]]
 
 
-class Answer(NamedTuple):
+class NumberedAnswer(NamedTuple):
     """The reply to a call whose outcome is known, and `Underreplicated` if too few replicas confirmed it."""
 
     reply: Any
@@ -40,7 +40,7 @@ def answered(
     until: float,
     made: Call | None = None,
     opens: Opener = reopen,
-) -> Op[Answer]:
+) -> Op[NumberedAnswer]:
     """Repeat the call that *make* makes of a sequence until it is answered. The first one is *made* already, if given.
 
     Where the queue has changed, it *opens* it.
@@ -65,14 +65,14 @@ def answered(
                 raise OutcomeUnknown(text)
             case [b"FULL", b"max_producers"]:
                 # No try has run, so there is none to recognize. From here on one at most may run: `remembered` is 0.
-                sequence = FORGOTTEN
+                sequence = NO_SEQUENCE
             case [b"STALE"]:
                 raise OutcomeUnknown("a later call of the same producer overtook this one")
             case _:
-                return Answer(reply, underreplicated)
+                return NumberedAnswer(reply, underreplicated)
 
 
-def numbered(state: QueueState, make: Maker, until: float) -> Op[Answer]:
+def numbered(state: QueueState, make: Maker, until: float) -> Op[NumberedAnswer]:
     """Do as `answered`, for a call of a sequence of its own."""
     sequence = state.sequences.take()
     try:
@@ -94,9 +94,9 @@ def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> st
     """
     # Redis forgets a sequence when no try can arrive any more; to forget it earlier would store a message twice.
     sequence.numbered_at = now = state.clock.monotonic()
-    lasts = min(max(0.0, until - now), REPEATED_FOR) + LATE
+    lasts = min(max(0.0, until - now), REPEATED_FOR) + LATE_SECONDS
     # As `check_call` in lua/producers.lua does it.
-    sequence.moves = sequence.kept_until - now < lasts + UNDER_WAY
+    sequence.moves = sequence.kept_until - now < lasts + EXTRA_SECONDS
     if sequence.moves:
         sequence.kept_until = now + 2 * lasts
     return f"{sequence.number}|{round(lasts * 1000)}"

@@ -20,7 +20,7 @@ from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 T = TypeVar("T")
 Differences: TypeAlias = dict[str, tuple[Any, Any]]
 log = logging.getLogger("shardq")
-AWAITED: Final = 0.25
+LOOK_INTERVAL: Final = 0.25
 """Seconds between two looks for a queue that somebody else will create."""
 
 
@@ -42,7 +42,7 @@ def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
         left = ends - clock.monotonic()
         if left <= 0:
             raise missing(state)
-        yield Sleep(min(left, AWAITED))
+        yield Sleep(min(left, LOOK_INTERVAL))
         # Each look has a time of its own: the queue may be created long after the first one.
         until = max(until, state.until())
 
@@ -74,11 +74,11 @@ def missing(state: QueueState) -> QueueMissing:
     )
 
 
-LOOKS: Final = "nothing of this call was sent: it only looked the queue up"
+ONLY_LOOKED: Final = "nothing of this call was sent: it only looked the queue up"
 """So it is told where a look-up gets no answer, though it may have created an empty queue."""
 
 
-def _look_up(state: QueueState, until: float, *, create: bool, looks: str = LOOKS) -> Op[bool]:
+def _look_up(state: QueueState, until: float, *, create: bool, looks: str = ONLY_LOOKED) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:

@@ -13,16 +13,16 @@ from shardq.clock import Clock
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Refused, Unanswered
-from shardq.protocol.keys import SHARED
+from shardq.protocol.keys import SHARED_KEYS
 
-PAGE: Final = 1000
+NAMES_A_CALL: Final = 1000
 PATIENCE: Final = 1.0
 """Seconds after which a queue is used although its name could not be added."""
 
 
 def register(state: QueueState) -> Op[None]:
     """Add the queue's name to the list, if that is possible at once."""
-    call = Call.on(SHARED, "register", ("+", state.keys.name))
+    call = Call.on(SHARED_KEYS, "register", ("+", state.keys.name))
     call.until = state.clock.monotonic() + PATIENCE
     try:
         # A single try: the queue is of use without it, and the next client that opens it adds its name.
@@ -33,7 +33,7 @@ def register(state: QueueState) -> Op[None]:
 
 def unregister(state: QueueState, until: float) -> Op[None]:
     """Take the queue's name out of the list."""
-    call = Call.on(SHARED, "register", ("-", state.keys.name))
+    call = Call.on(SHARED_KEYS, "register", ("-", state.keys.name))
     yield from retry_until(always(call), until, state.clock)
 
 
@@ -41,8 +41,8 @@ def queue_names(until: float, clock: Clock) -> Op[list[str]]:
     """Return the names of all queues in the list, sorted. Each call of a page has until the local time *until*."""
     names: list[str] = []
     while True:
-        call = Call.on(SHARED, "queues", (names[-1] if names else "", PAGE))
+        call = Call.on(SHARED_KEYS, "queues", (names[-1] if names else "", NAMES_A_CALL))
         page = yield from retry_until(always(call), until, clock)
         names += [name.decode() for name in page]
-        if len(page) < PAGE:
+        if len(page) < NAMES_A_CALL:
             return names

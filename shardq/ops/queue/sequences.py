@@ -15,11 +15,12 @@ import msgspec
 REPEATED_FOR: Final = 3600.0
 """After a try that may have been executed, a call is tried again for at most so many seconds."""
 
-UNDER_WAY: Final = 1.0
-"""A call may be under way for so many seconds longer than the one before it."""
+EXTRA_SECONDS: Final = 1.0
+"""Seconds longer than the one before it that a call may be under way."""
 
-LATE: Final = 120.0
-"""A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
+LATE_SECONDS: Final = 120.0
+"""Seconds after the last deadline at which a try may still arrive, for example from the buffers of a server that
+hung."""
 
 
 class ProducerSequence(msgspec.Struct):
@@ -37,7 +38,7 @@ class ProducerSequence(msgspec.Struct):
     moves: bool = True
 
 
-FORGOTTEN: Final = ProducerSequence("")
+NO_SEQUENCE: Final = ProducerSequence("")
 """Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
 
 

@@ -24,11 +24,11 @@ from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
 
 MIN_WIDTH = 4
-REMEMBERED = 64
-"""So many reads a miss is remembered."""
+READS_REMEMBERED = 64
+"""Reads for which a miss is remembered."""
 
 
-PLAIN: Final = "write", "read", "settle"
+PLAIN_VERBS: Final = "write", "read", "settle"
 """The verbs of which plain calls declare few keys."""
 
 OTHERS_WATCH: Final = -1
@@ -49,7 +49,7 @@ class FewKeys:
 
     def lack(self) -> None:
         """Note that the few did not do."""
-        self.lacking = REMEMBERED
+        self.lacking = READS_REMEMBERED
 
     def lacked(self) -> bool:
         """Count one of the calls that declare all."""
@@ -117,7 +117,7 @@ class QueueState:
     learn: WeakMethod[Callable[[QueueState], None]] | None = None
     faces: WeakSet[Any] = field(default_factory=WeakSet)
     reads_without_miss: int = 0
-    reads_after_miss: int = REMEMBERED
+    reads_after_miss: int = READS_REMEMBERED
     reads_beside_streams: int = 0
     few: dict[str, FewKeys] = field(init=False)
     names: StreamNames = field(init=False)
@@ -125,7 +125,7 @@ class QueueState:
 
     def __post_init__(self) -> None:
         """Make what follows from the keys, and from the nonce."""
-        self.few = {script: FewKeys() for script in PLAIN}
+        self.few = {script: FewKeys() for script in PLAIN_VERBS}
         self.names = StreamNames(self.keys)
         self.sequences = Sequences(self.producer)
 

@@ -11,7 +11,7 @@ import hiredis
 import msgspec
 
 from shardq.ops.queue.state import FewKeys, QueueState
-from shardq.protocol.keys import FEW, QueueKeys, RouterKeys, SharedKeys
+from shardq.protocol.keys import MAX_PLAIN_KEYS, QueueKeys, RouterKeys, SharedKeys
 from shardq.protocol.packing import BEGINNINGS, PACKED_KEYS, forget
 from shardq.protocol.script import HASH, Form, Script
 from shardq.protocol.scripts import load
@@ -63,7 +63,7 @@ class Call:
         named = keys.declared.get(script) or keys.of(script, known.keys)
         if few is None:
             return cls(known, named + rest, args, replicas)
-        return cls(known, named[:FEW] + rest, args, replicas, few=few, others=named[FEW:])
+        return cls(known, named[:MAX_PLAIN_KEYS] + rest, args, replicas, few=few, others=named[MAX_PLAIN_KEYS:])
 
     @property
     def key(self) -> str:
@@ -102,7 +102,9 @@ class Call:
         if self.few is None:
             return self
         self.few.lack()
-        return replace(self, keys=self.keys[:FEW] + self.others + self.keys[FEW:], few=None, others=())
+        return replace(
+            self, keys=self.keys[:MAX_PLAIN_KEYS] + self.others + self.keys[MAX_PLAIN_KEYS:], few=None, others=()
+        )
 
     def explain(self, refused: Refused) -> Refused:
         """Return *refused*, which this call was, with its verb, and with the places of lines in its text."""

@@ -13,10 +13,10 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 
 OLD_LETTERS: Final = 100
-"""So many dead letters are deleted by age in one call."""
+"""Dead letters that are deleted by age in one call."""
 
 
-SWEPT: Final = 100.0
+SWEPT_TTL: Final = 100.0
 """Results that were kept before a queue kept none any more are swept as if they lasted so many seconds."""
 
 
@@ -46,7 +46,7 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
             # There may be more: the next call goes on, instead of one that takes long.
             state.bury_at = now
     if (state.config.result_ttl is not None or state.view.has_results) and now >= state.sweep_at:
-        state.sweep_at = now + min(60.0, (state.config.result_ttl or SWEPT) / 10)
+        state.sweep_at = now + min(60.0, (state.config.result_ttl or SWEPT_TTL) / 10)
         if (yield from forget_results(state, now + state.timeout)):
             state.sweep_at = now
 

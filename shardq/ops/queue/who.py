@@ -10,7 +10,7 @@ from shardq.ops.queue.state import QueueState
 MAX_BY: Final = 100
 MAX_NOTE: Final = 200
 """Characters that a name and a note may have."""
-BETWEEN: Final = "\x1f"
+SEPARATOR: Final = "\x1f"
 """What stands between the client, the name and the note. None of them has it."""
 BLANK: Final = "\x1e"
 """What stands for a blank behind the number of a write, which ends at one."""
@@ -28,13 +28,13 @@ class Who(NamedTuple):
         # Somebody's object may not even be compared: only an empty text of Python's own is no note, as None is.
         is_empty = self.note is None or (type(self.note) is str and self.note == "")
         note = "" if is_empty or self.note is None else line("note", self.note, MAX_NOTE)
-        return BETWEEN.join((state.client, by, note)) if by or note else state.client
+        return SEPARATOR.join((state.client, by, note)) if by or note else state.client
 
     def asked_by(self, state: QueueState) -> str:
         """Return what a write is told of who asked for it, behind its number; '' if nobody was named."""
-        client, between, said = self.said_by(state).partition(BETWEEN)
-        by, _, note = said.partition(BETWEEN)
-        return "".join((BETWEEN, by or client, BETWEEN, note)).replace(" ", BLANK) if between else ""
+        client, between, said = self.said_by(state).partition(SEPARATOR)
+        by, _, note = said.partition(SEPARATOR)
+        return "".join((SEPARATOR, by or client, SEPARATOR, note)).replace(" ", BLANK) if between else ""
 
 
 NOBODY: Final = Who()

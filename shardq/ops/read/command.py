@@ -13,19 +13,19 @@ import msgspec
 
 from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
-from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, FewKeys, QueueState
+from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, READS_REMEMBERED, FewKeys, QueueState
 from shardq.ops.queue.steps import Call
-from shardq.ops.read.waiting import Outstanding, Request, Waiting
+from shardq.ops.read.waiting import Outstanding, ReadRequest, Waiting
 from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
 ALL_KNOWN = 64
 """A queue of so many streams has all of them declared by a read that knows of none with a message: else it would be
 sent again as soon as there is one; and for some reads after a miss: what was given back lies in any."""
-FEW = 10
+MAX_SHARED_READ = 10
 """A read of more messages makes a call of its own. It would gain little, and hold up those who share its call."""
 
-MANY = 16
+MIN_NAMED_READ = 16
 """A read of so many messages declares all streams that the last reply named: these are more while much comes due."""
 
 
@@ -85,18 +85,18 @@ def new_holder() -> str:
     return b2a_base64(os.urandom(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
 
-def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> Request:
+def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> ReadRequest:
     """Return what a caller requests. By default the leases last as long as the queue's settings say."""
     view = state.view
     if prefer is not None and prefer >= view.streams:
         # It is a wish, and the queue may have fewer streams by now.
         prefer = None
-    return Request(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
+    return ReadRequest(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
 
 
 def read_call(
     state: QueueState,
-    request: Request,
+    request: ReadRequest,
     block: float,
     outstanding: Outstanding,
     *,
@@ -224,7 +224,7 @@ def _declare_fewer(state: QueueState, reply: Any) -> None:
     state.reads_beside_streams = state.reads_beside_streams + 1 if others and not of_streams and not hints else 0
     state.reads_without_miss += 1
     state.reads_after_miss += 1
-    if state.reads_without_miss % REMEMBERED == 0 and state.width > MIN_WIDTH:
+    if state.reads_without_miss % READS_REMEMBERED == 0 and state.width > MIN_WIDTH:
         state.width -= 1
 
 
@@ -250,17 +250,17 @@ def all_numbers(streams: int) -> list[str]:
     return [*map(str, range(streams))]
 
 
-def _numbers(state: QueueState, request: Request, declare: int, likely: Collection[str]) -> list[str]:
+def _numbers(state: QueueState, request: ReadRequest, declare: int, likely: Collection[str]) -> list[str]:
     """Return which streams to declare: all if there are at most *declare*, else those that may come next."""
     view = state.view
-    knows_little = (not state.hints and state.reads_beside_streams < REMEMBERED) or (
-        state.reads_after_miss < REMEMBERED and request.count >= MANY
+    knows_little = (not state.hints and state.reads_beside_streams < READS_REMEMBERED) or (
+        state.reads_after_miss < READS_REMEMBERED and request.count >= MIN_NAMED_READ
     )
     if not likely and view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
         numbers = [*all_numbers(view.streams)]
         numbers += [hint for hint in state.hints if hint not in numbers]  # it may name a stream of a later resize
     else:
-        most = max(state.width, request.count) if request.count < MANY else None
+        most = max(state.width, request.count) if request.count < MIN_NAMED_READ else None
         numbers = list(dict.fromkeys([*likely, *state.hints[:most]]))
         if request.prefer is not None and str(request.prefer) not in numbers:
             numbers.append(str(request.prefer))
@@ -271,7 +271,7 @@ def _numbers(state: QueueState, request: Request, declare: int, likely: Collecti
 
 
 def _call(
-    state: QueueState, request: Request, stays: float, numbers: list[str], holder: str, clock: str, watch: int | str
+    state: QueueState, request: ReadRequest, stays: float, numbers: list[str], holder: str, clock: str, watch: int | str
 ) -> Call:
     count, streams = request.count, state.view.streams
     own = len(numbers) - (numbers[-1:] == ["l"])

@@ -16,12 +16,12 @@ from shardq.protocol.lease import token_argument
 
 RECOVER_PAGE = 1000
 """One call of the verb `lost` looks at so many leases."""
-MOST_RECOVERED = 16_000
-"""And at so many at most: the server grants no more in one ms, so no more have the same end."""
+MAX_RECOVERED = 16_000
+"""Messages that are, at most: the server grants no more in one ms, so no more have the same end."""
 
 
-GIVEN_BACK = 100
-"""One call of the verb `settle` gives back at most so many messages by their lease tokens."""
+MAX_GIVEN_BACK = 100
+"""Messages that one call of the verb `settle` gives back by their lease tokens."""
 
 
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
@@ -38,7 +38,7 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
         if not reply:
             return
         # Pages grow while all leases on them are of others with the same end, or this would never get past them.
-        page = min(page * 2, MOST_RECOVERED) if reply.decode() == where else RECOVER_PAGE
+        page = min(page * 2, MAX_RECOVERED) if reply.decode() == where else RECOVER_PAGE
         where = reply.decode()
 
 
@@ -57,8 +57,8 @@ def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[N
 
     No handler may have started on them, and none may have been settled.
     """
-    for start in range(0, len(rows), GIVEN_BACK):
-        tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
+    for start in range(0, len(rows), MAX_GIVEN_BACK):
+        tokens = [token_argument(row.token) for row in rows[start : start + MAX_GIVEN_BACK]]
         call = settle_call(state, "g", tokens)
         yield from retry_until(always(call), until, state.clock)
 

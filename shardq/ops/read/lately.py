@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-LEARNING: Final = 64
-"""So many reads that brought messages declare all streams, at first and after a wrong guess."""
+LEARNING_READS: Final = 64
+"""Reads that brought messages and declare all streams, at first and after a wrong guess."""
 
-KEPT: Final = 1024
-"""After so many reads all is learned anew, as tenants come and go."""
+READS_UNTIL_FORGOTTEN: Final = 1024
+"""Reads after which all is learned again, as tenants come and go."""
 
 
 class Lately:
@@ -27,11 +27,11 @@ class Lately:
     def note(self, streams: Sequence[bytes], *, missed: bool) -> None:
         """Note the *streams* of a blocked read's messages, or that it *missed* one that it had not declared."""
         self._reads = 0 if missed else self._reads + bool(streams)
-        if self._reads > KEPT:
+        if self._reads > READS_UNTIL_FORGOTTEN:
             self._numbers, self._reads = set(), 0
         self._numbers.update([stream.decode() for stream in streams])
 
     def likely(self, streams: int) -> Collection[str]:
         """Return which of so many *streams* the next read should declare; nothing if all."""
-        known = self._reads >= LEARNING and 2 * len(self._numbers) <= streams
+        known = self._reads >= LEARNING_READS and 2 * len(self._numbers) <= streams
         return self._numbers if known else ()

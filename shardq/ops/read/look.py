@@ -28,7 +28,7 @@ from shardq.ops.queue.steps import Batch, Op, Refused, Sendable, Sleep, Unanswer
 from shardq.ops.read.acks import Acks, ack_and_read, to_count
 from shardq.ops.read.command import (
     ALL_DECLARED,
-    FEW,
+    MAX_SHARED_READ,
     ReadCall,
     ReadReply,
     plain_rows,
@@ -37,7 +37,7 @@ from shardq.ops.read.command import (
     request_of,
 )
 from shardq.ops.read.give_back import recover_all
-from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, ReadRequest
 from shardq.ops.settle.command import lone_ack
 from shardq.ops.settle.settle import unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
@@ -59,7 +59,7 @@ class Look:
     )  # fmt: skip
 
     state: QueueState
-    request: Request
+    request: ReadRequest
     attempt: ReadCall | None
     step: Sendable | Batch
     acks: Acks | None
@@ -130,7 +130,7 @@ def fast_read(
             return None
     elif only_acks:
         return None
-    elif count <= FEW and not alone:
+    elif count <= MAX_SHARED_READ and not alone:
         coalescer = state.coalescers.get("read")  # it is made by the first read that shares a call
         if coalescer is None or coalescer.calls:
             return None
@@ -155,7 +155,7 @@ def fast_read(
 
 def look(
     state: QueueState,
-    request: Request,
+    request: ReadRequest,
     block: float,
     until: float,
     outstanding: Outstanding,
@@ -196,7 +196,7 @@ def look(
 
 def _answered_call(
     state: QueueState,
-    request: Request,
+    request: ReadRequest,
     block: float,
     until: float,
     outstanding: Outstanding,

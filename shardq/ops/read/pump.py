@@ -29,7 +29,7 @@ from shardq.ops.queue.steps import MORE_KEYS, Armed, Op, Refused, Sleep, Unanswe
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply
 from shardq.ops.read.give_back import give_back, recover
-from shardq.ops.read.waiting import Outstanding, Request, waiting_of
+from shardq.ops.read.waiting import Outstanding, ReadRequest, waiting_of
 from shardq.protocol.replies import entries_of
 
 ARMED_DECLARED: Final = 256
@@ -40,8 +40,8 @@ there are at most so many.
 LATENESS: Final = 0.5
 """Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
 
-RECENT: Final = 0.1
-"""Seconds for which a reply tells well enough what time the server has: leases are taken to end so much too early."""
+RECENT_SECONDS: Final = 0.1
+"""Seconds for which a reply tells well enough what time the server has: leases are taken to end that much too early."""
 
 PAUSE: Final = 0.01
 _MOMENT: Final = re.compile(rb"@(\d{1,15})")
@@ -106,7 +106,7 @@ class _Pump:
                 self.waiting.release()
                 return
 
-    def _read(self, request: Request) -> Op[ReadReply | None]:
+    def _read(self, request: ReadRequest) -> Op[ReadReply | None]:
         # After a read that found something more may be there, of which no notification comes: this one must not block.
         if not self.quiet:
             return (yield from self._plain(request))
@@ -115,13 +115,13 @@ class _Pump:
             return None
         return (yield from self._armed(request))
 
-    def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
+    def _deliver(self, request: ReadRequest, found: ReadReply) -> Op[None]:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
         if unclaimed := self.waiting.deliver(request, found.rows, outstanding, more=found.more):
             yield from ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
-    def _plain(self, request: Request) -> Op[ReadReply]:
+    def _plain(self, request: ReadRequest) -> Op[ReadReply]:
         read = read_call(
             self.state, request, self._left(self._until()), self.outstanding, declare=ALL_DECLARED, pumped=True
         )
@@ -129,7 +129,7 @@ class _Pump:
         reply = yield read.call
         return self._judge(read, reply, None)
 
-    def _armed(self, request: Request) -> Op[ReadReply]:
+    def _armed(self, request: ReadRequest) -> Op[ReadReply]:
         state, now, until = self.state, self.clock.monotonic(), self._until()
         block = max(0.001, min(self._left(until), self.wake_at - now))
         left = max(0.001, self._left(until - block))  # the wait may end early: then there is more
@@ -139,7 +139,7 @@ class _Pump:
         )
         self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms, known = state.keys.notifications, math.ceil(block * 1000), state.server_time
-        is_timed = known is None or read.sent - known.at > RECENT
+        is_timed = known is None or read.sent - known.at > RECENT_SECONDS
         time_before, notified, reply = yield Armed(
             key, request.count, block_ms, read.call, self.wake_at, self.waiting, None, is_timed
         )
@@ -157,7 +157,7 @@ class _Pump:
             self._heed(notified, before)
         return found
 
-    def _read_again(self, request: Request, refused: Refused) -> Op[ReadReply]:
+    def _read_again(self, request: ReadRequest, refused: Refused) -> Op[ReadReply]:
         """Read at once after an armed read was *refused*. Raise that if it was not for want of the script or of keys.
 
         A plain read brings both. What was notified is heeded after it.
@@ -166,7 +166,7 @@ class _Pump:
             raise refused
         return (yield from self._plain(request))
 
-    def _sleep(self, request: Request) -> Op[None]:
+    def _sleep(self, request: ReadRequest) -> Op[None]:
         """Wait for a notification while others watch for what time brings: then read, or watch from then on.
 
         No read is sent behind the wait: a client that is woken only to watch would read for nothing.

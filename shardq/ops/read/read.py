@@ -17,12 +17,12 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op, Refused, Share, Wait
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.acks import Acks, ack_alone, ack_earlier
-from shardq.ops.read.command import FEW, ReadReply, request_of
+from shardq.ops.read.command import MAX_SHARED_READ, ReadReply, request_of
 from shardq.ops.read.give_back import recover_all
 from shardq.ops.read.look import Look, look
 from shardq.ops.read.pump import pump
 from shardq.ops.read.sharing import Want, reads_of
-from shardq.ops.read.waiting import Outstanding, Request, Waiter, waiting_of
+from shardq.ops.read.waiting import Outstanding, ReadRequest, ReadWaiter, waiting_of
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -78,7 +78,7 @@ def read(
             return (yield from _fill(state, request, found, call_until, outstanding))
         # `read_at` is from before the look: if anybody found something after that, this look proves nothing to the
         # pump.
-        waiter = Waiter(waiting_of(state), request, until=until, read_at=read_at, wake_at=found.wake_at(now))
+        waiter = ReadWaiter(waiting_of(state), request, until=until, read_at=read_at, wake_at=found.wake_at(now))
         yield Wait(state, waiter, pump)
         if waiter.rows is not None:
             found = ReadReply(waiter.rows, more=waiter.more)
@@ -122,7 +122,7 @@ def read_now(
 
 def _look(
     state: QueueState,
-    request: Request,
+    request: ReadRequest,
     block: float,
     until: float,
     outstanding: Outstanding,
@@ -140,7 +140,7 @@ def _look(
         if acks is not None:
             yield from ack_alone(state, acks, until, made and made.outcome)
         return ReadReply([], wait_ms=math.floor(1000 * waiting_of(state).proven_for(state.clock.monotonic())))
-    if made is not None or acks is not None or rides or request.count > FEW:
+    if made is not None or acks is not None or rides or request.count > MAX_SHARED_READ:
         return (yield from look(state, request, block, until, outstanding, acks, made))
     while True:
         found: ReadReply = yield Share(reads_of(state), Want(request, block, outstanding), until)
@@ -157,7 +157,7 @@ def _raise_failure(failure: Exception) -> None:
 
 
 def _fill(
-    state: QueueState, request: Request, found: ReadReply, until: float, outstanding: Outstanding
+    state: QueueState, request: ReadRequest, found: ReadReply, until: float, outstanding: Outstanding
 ) -> Op[list[Received]]:
     """Return the rows *found* and more, up to the number requested. A failure does not lose the rows read so far.
 

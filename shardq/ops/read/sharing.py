@@ -15,7 +15,7 @@ from shardq.ops.queue.steps import Call, Op
 from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply
 from shardq.ops.read.give_back import give_back_all
 from shardq.ops.read.look import look
-from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request, give_out
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, ReadRequest, give_out
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
 
@@ -25,7 +25,7 @@ Result: TypeAlias = ReadReply | Exception
 class Want(msgspec.Struct):
     """What a caller requests. It may wait for *block* seconds afterwards. *outstanding* says what it was granted."""
 
-    request: Request
+    request: ReadRequest
     block: float
     outstanding: Outstanding
 
@@ -123,12 +123,12 @@ class Reads(Verb[Want, ReadReply]):
         return give_back_all(self._state, lost, self._state.until())
 
 
-def _together(wants: Sequence[Want]) -> tuple[Request, float]:
+def _together(wants: Sequence[Want]) -> tuple[ReadRequest, float]:
     first = wants[0].request
     if len(wants) == 1:
         return first, wants[0].block
     count = sum([want.request.count for want in wants])
-    return Request(count, first.visibility, first.prefer), max([want.block for want in wants])
+    return ReadRequest(count, first.visibility, first.prefer), max([want.block for want in wants])
 
 
 def reads_of(state: QueueState) -> Coalescer[Want, ReadReply]:

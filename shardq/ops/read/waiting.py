@@ -40,23 +40,23 @@ Hook: TypeAlias = Callable[[], None]
 MAX_PER_CALL: Final = 100
 """One call requests at most so many messages, so that no script takes longer than a few ms."""
 
-NEVER: Final = math.inf
+NO_TIME: Final = math.inf
 
-FRESH: Final = 0.1
+FRESH_SECONDS: Final = 0.1
 """Seconds for which a read that took all there was stands for a look. Of longer jobs a look costs little."""
 
-SOON: Final = 5.0
+LOOK_SECONDS: Final = 5.0
 """Seconds after which a reader looks by itself. Nobody watches for what time brings later (lua/notifications.lua)."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReadRequest(msgspec.Struct, frozen=True):
     """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None."""
 
     count: int
     visibility: float
     prefer: int | None
 
-    def like(self, other: Request) -> bool:
+    def like(self, other: ReadRequest) -> bool:
         """Return whether one read can serve both requests."""
         return self.visibility == other.visibility and self.prefer == other.prefer
 
@@ -76,7 +76,7 @@ class Outstanding(msgspec.Struct):
     left: float | None = None
 
 
-class Waiter(Operation):
+class ReadWaiter(Operation):
     """One blocked read, which gives up at `until`. Its own read at `read_at` found nothing.
 
     It ends once, by what comes first: `deliver` with messages, `expire_all` or the timer without any, `release` with
@@ -92,7 +92,7 @@ class Waiter(Operation):
         "done", "failure", "more", "outstanding", "read_at", "request", "rows", "until", "waiting", "wake", "wake_at",
     )  # fmt: skip
 
-    def __init__(self, waiting: Waiting, request: Request, *, until: float, read_at: float, wake_at: float) -> None:
+    def __init__(self, waiting: Waiting, request: ReadRequest, *, until: float, read_at: float, wake_at: float) -> None:
         super().__init__()
         self.waiting = waiting
         self.request = request
@@ -165,22 +165,22 @@ class Waiting:
         self.clock = clock
         self.pump: Pump | None = None
         self.end_wait: Hook = do_nothing
-        self.found_at = -NEVER  # local time at which a read on behalf of all last found something
-        self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
-        self.told_until = -NEVER  # local time until which writers notify: a read that found nothing has asked for it
-        self.emptied_at = -NEVER  # local time at which a read took all that there was; none came after that
-        self.left_at = -NEVER  # local time at which a read came back that may have left something
+        self.found_at = -NO_TIME  # local time at which a read on behalf of all last found something
+        self.overdue_at = NO_TIME  # local time after which the answer to what the pump has sent is late
+        self.told_until = -NO_TIME  # local time until which writers notify: a read that found nothing has asked for it
+        self.emptied_at = -NO_TIME  # local time at which a read took all that there was; none came after that
+        self.left_at = -NO_TIME  # local time at which a read came back that may have left something
         self.lately = Lately()
-        self._leader: Waiter | None = None
+        self._leader: ReadWaiter | None = None
         self._purgatory: Purgatory | None = None
         self._lock = Lock()
 
-    def join(self, waiter: Waiter, purgatory: Purgatory, timeout: float | None) -> None:
+    def join(self, waiter: ReadWaiter, purgatory: Purgatory, timeout: float | None) -> None:
         """Add *waiter*. The purgatory's timer expires it after *timeout* seconds; None: it is not timed."""
         self._purgatory = purgatory
         purgatory.watch(waiter, (self,), timeout)
 
-    def waiters(self) -> tuple[Waiter, ...]:
+    def waiters(self) -> tuple[ReadWaiter, ...]:
         """Return the waiters, the one that has waited longest first."""
         return () if self._purgatory is None else self._purgatory.watched_under(self)  # type: ignore[return-value]
 
@@ -192,29 +192,29 @@ class Waiting:
 
     def left_some(self, now: float) -> None:
         """Note that a read that is over at local time *now* may have left something."""
-        self.left_at, self.emptied_at = now, -NEVER
+        self.left_at, self.emptied_at = now, -NO_TIME
 
     def proven_for(self, now: float) -> float:
         """Return for how many seconds a reader may wait without a look; 0 if it must look.
 
         If all there was has just been taken, and writers have notified since then, whatever came has a notification.
         """
-        if now - self.emptied_at >= FRESH:
+        if now - self.emptied_at >= FRESH_SECONDS:
             return 0.0
-        return max(0.0, min(self.told_until, self.emptied_at + SOON) - now)
+        return max(0.0, min(self.told_until, self.emptied_at + LOOK_SECONDS) - now)
 
-    def lead(self, waiter: Waiter) -> bool:
+    def lead(self, waiter: ReadWaiter) -> bool:
         """Let *waiter* lead if there is no leader. Return whether it leads: only the leader may run the pump."""
         with self._lock:
             if self._leader is None:
                 self._leader = waiter
             return self._leader is waiter
 
-    def led_by(self, waiter: Waiter) -> bool:
+    def led_by(self, waiter: ReadWaiter) -> bool:
         """Return whether *waiter* is the leader."""
         return self._leader is waiter
 
-    def resign(self, waiter: Waiter) -> None:
+    def resign(self, waiter: ReadWaiter) -> None:
         """Remove *waiter* as the leader, and wake the next waiter, which will lead. Without waiters the pump ends."""
         with self._lock:
             if self._leader is waiter:
@@ -235,7 +235,7 @@ class Waiting:
         if pump is not None:
             pump.cancel()
 
-    def expire(self, waiter: Waiter) -> bool:
+    def expire(self, waiter: ReadWaiter) -> bool:
         """End a wait whose time is up. Return False if it goes on.
 
         The last waiter goes on waiting, because the answer that is outstanding is its final read. With other waiters,
@@ -254,7 +254,7 @@ class Waiting:
             if waiter.until <= now:
                 waiter.finish([])
 
-    def request(self) -> Request | None:
+    def request(self) -> ReadRequest | None:
         """Return what the pump requests: what the first waiter and all like it request; None without waiters."""
         waiters = self.waiters()
         if not waiters:
@@ -265,10 +265,10 @@ class Waiting:
                 count += waiter.request.count
                 if count >= MAX_PER_CALL:
                     break
-        return Request(min(count, MAX_PER_CALL), first.visibility, first.prefer)
+        return ReadRequest(min(count, MAX_PER_CALL), first.visibility, first.prefer)
 
     def deliver(
-        self, request: Request, rows: list[Received], outstanding: Outstanding, *, more: bool
+        self, request: ReadRequest, rows: list[Received], outstanding: Outstanding, *, more: bool
     ) -> list[Received]:
         """Give *rows* to the waiters with a request like *request*, in order of arrival. Return the rows left over.
 

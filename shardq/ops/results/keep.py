@@ -19,7 +19,7 @@ from shardq.ops.queue.opening import find_queue
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
-from shardq.ops.settle.command import CHUNK
+from shardq.ops.settle.command import MAX_ACKS_A_CALL
 from shardq.ops.settle.settle import Settled
 from shardq.protocol.lease import token_argument
 from shardq.protocol.results import NOT_ENCODED, NOTHING_KEPT, TOO_LARGE, VALUE, KeptResult, spell_progress
@@ -37,7 +37,7 @@ NO_RESULT: Final = KeptResult(NOTHING_KEPT)
 """What is said of a delivery that told its progress and is about to be acked without a result."""
 
 _FULL: Final = "f"
-MOST_KINDS: Final = 1000
+MAX_KINDS: Final = 1000
 _WARNED: Final[set[str]] = set()
 
 
@@ -69,7 +69,7 @@ def _warn(kind: str, text: str, *values: object) -> None:
     It remembers 1,000 kinds, of which a full queue is one.
     """
     log.log(logging.DEBUG if kind in _WARNED else logging.WARNING, text, *values)
-    if len(_WARNED) < MOST_KINDS:
+    if len(_WARNED) < MAX_KINDS:
         _WARNED.add(kind)
 
 
@@ -120,7 +120,7 @@ def _parts(results: Results) -> Iterator[Results]:
     part: list[tuple[Received, KeptResult]] = []
     size = 0
     for row in _once(results):
-        if part and (len(part) == CHUNK or size + len(row[1].body) > CHUNK_BYTES):
+        if part and (len(part) == MAX_ACKS_A_CALL or size + len(row[1].body) > CHUNK_BYTES):
             yield part
             part, size = [], 0
         part.append(row)

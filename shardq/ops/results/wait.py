@@ -25,8 +25,8 @@ from shardq.ops.results.waiters import Entry, ResultWaiter, order, result_waitin
 from shardq.protocol.replies import entries_of
 from shardq.protocol.results import FULL, NOT_ENCODED, TOO_LARGE, VALUE, Ended, KeptResult, read_ended
 
-TOGETHER: Final = 100
-"""One call looks for the results of so many messages."""
+RESULTS_A_CALL: Final = 100
+"""Messages whose results one call looks for."""
 
 ARMED: Final = 50
 """The results of so many waiters are looked up at the moment when a wait ends."""
@@ -34,10 +34,10 @@ ARMED: Final = 50
 LOOK_AFTER = 1.0
 """After so many seconds, or a `wait_slice` if that is less, some of the waiters look for themselves."""
 
-LOOKING: Final = 20
-"""That are so many, or a tenth of them if that is more, in turn."""
+MIN_LOOKED_AT: Final = 20
+"""Messages that are, or a tenth of them if that is more, in turn."""
 
-LOOKS: Final = "it only looked for the result"
+ONLY_LOOKED: Final = "it only looked for the result"
 """So it is told where a look gets no answer: its verb can write, that somebody waits."""
 
 _WHY: Final = {
@@ -97,7 +97,7 @@ def _check_kept(state: QueueState, until: float) -> Op[None]:
 def _look(state: QueueState, message_id: str, until: float, *, announce: bool) -> Op[tuple[Ended | None, str]]:
     """Return how a message ended, None if it did not, and up to where what is finished was looked at."""
     call = _await_call(state, [message_id], announce=announce)
-    reply: Any = yield from retry_until(always(call), until, state.clock, looks=LOOKS)
+    reply: Any = yield from retry_until(always(call), until, state.clock, looks=ONLY_LOOKED)
     if len(reply) == 1:
         raise missing(state)
     return read_ended(reply[2][0]), reply[1].decode()
@@ -168,7 +168,7 @@ class _AwaitPump:
             if self._looks_in() <= 0:
                 waiters = self.waiting.result_waiters()
                 # Some look for themselves now and then: of what was removed or forgotten no entry tells.
-                yield from self._wake(waiters[: max(LOOKING, len(waiters) // 10)])
+                yield from self._wake(waiters[: max(MIN_LOOKED_AT, len(waiters) // 10)])
                 self.waiting.looked_at = self.clock.monotonic()
 
     def _looks_in(self) -> float:
@@ -184,7 +184,7 @@ class _AwaitPump:
         call = _await_call(state, [waiter.message_id for waiter in told], announce=True)
         self.waiting.overdue_at = self.clock.monotonic() + block + LATENESS
         _, entries, reply = yield Armed(
-            state.keys.finished, TOGETHER, math.ceil(block * 1000), call, math.inf, self.waiting, self.position
+            state.keys.finished, RESULTS_A_CALL, math.ceil(block * 1000), call, math.inf, self.waiting, self.position
         )
         if isinstance(entries, Refused):
             raise entries
@@ -202,8 +202,8 @@ class _AwaitPump:
 
     def _wake(self, waiters: Sequence[ResultWaiter]) -> Op[None]:
         """Tell *waiters* how their messages have ended. Where that is not known, the caller must look for itself."""
-        for start in range(0, len(waiters), TOGETHER):
-            part = waiters[start : start + TOGETHER]
+        for start in range(0, len(waiters), RESULTS_A_CALL):
+            part = waiters[start : start + RESULTS_A_CALL]
             _end(part, (yield _await_call(self.state, [waiter.message_id for waiter in part], announce=False)))
             for waiter in part:
                 waiter.finish(None)

@@ -13,17 +13,17 @@ from typing import Final, TypeAlias
 
 from shardq.clock import Clock
 from shardq.ops.queue.state import QueueState
-from shardq.ops.read.waiting import NEVER, Request, Waiter, Waiting
+from shardq.ops.read.waiting import NO_TIME, ReadRequest, ReadWaiter, Waiting
 from shardq.protocol.results import Ended
 from shardq.timing import Purgatory
 
-REMEMBERED: Final = 10_000
-"""So many message ids that came lately are remembered."""
+MAX_REMEMBERED: Final = 10_000
+"""Message ids that came lately and are remembered."""
 
 Entry: TypeAlias = tuple[str, Sequence[str]]
 """A position in the stream of what has ended, and the ids of messages."""
 
-_NO_REQUEST: Final = Request(0, 0.0, None)
+_NO_REQUEST: Final = ReadRequest(0, 0.0, None)
 
 
 def order(position: str) -> tuple[int, int]:
@@ -32,7 +32,7 @@ def order(position: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
-class ResultWaiter(Waiter):
+class ResultWaiter(ReadWaiter):
     """Somebody who waits for the result of a message, and has seen what had ended up to the entry *position*.
 
     Once it is `done`, `ended` is how the message ended. None means that it must look for itself.
@@ -41,7 +41,7 @@ class ResultWaiter(Waiter):
     __slots__ = ("ended", "message_id", "position")
 
     def __init__(self, waiting: ResultWaiting, message_id: str, *, until: float, position: str) -> None:
-        super().__init__(waiting, _NO_REQUEST, until=until, read_at=-NEVER, wake_at=NEVER)
+        super().__init__(waiting, _NO_REQUEST, until=until, read_at=-NO_TIME, wake_at=NO_TIME)
         self.message_id = message_id
         self.position = position
         self.ended: Ended | None = None
@@ -57,7 +57,7 @@ class ResultWaiting(Waiting):
         self.position = "0-0"  # the last entry of which this client has told all who wait
         self.looked_at = 0.0  # local time at which some of the waiters looked for themselves
 
-    def join(self, waiter: Waiter, purgatory: Purgatory, timeout: float | None) -> None:
+    def join(self, waiter: ReadWaiter, purgatory: Purgatory, timeout: float | None) -> None:
         """Add *waiter*, and let it look at once if its message ended since it looked."""
         if not self.waiters():
             self.looked_at = self.clock.monotonic()
@@ -77,7 +77,7 @@ class ResultWaiting(Waiting):
                 self._lately[each] = position
                 self._lately.move_to_end(each)
             ids.update(message_ids)
-        while len(self._lately) > REMEMBERED:
+        while len(self._lately) > MAX_REMEMBERED:
             self._lately.popitem(last=False)
         return [waiter for waiter in self.result_waiters() if waiter.message_id in ids]
 

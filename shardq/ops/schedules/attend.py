@@ -30,17 +30,17 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.schedules.record import BadRecord, record_of, standing_of
-from shardq.ops.schedules.slots import AHEAD, MOST, wanted, was_set_back
+from shardq.ops.schedules.slots import MAX_AHEAD_MS, MAX_CAUGHT_UP, wanted, was_set_back
 from shardq.ops.schedules.write import SlotMessage, write_slots
 
 log = logging.getLogger("shardq")
 Fixed: TypeAlias = tuple[FixedSchedule, SlotMessage]
-PAGE: Final = 100
-NEVER: Final = 9_000_000_000_000_000
+SCHEDULES_A_CALL: Final = 100
+NEVER_MS: Final = 9_000_000_000_000_000
 A_DAY: Final = 86_400_000
 """A stored schedule is looked at so many ms later at the latest: a clock that was wrong cannot hide it for longer."""
-PUT_OFF: Final = 60_000
-"""For so many ms a stored schedule is left alone that cannot be written now."""
+PUT_OFF_MS: Final = 60_000
+"""Milliseconds for which a stored schedule is left alone that cannot be written now."""
 _RANDOM: Final = Random()  # only spreads workers over the schedules of a page
 
 
@@ -100,7 +100,7 @@ class Attendant:
         return far
 
     def _due(self, state: QueueState, names: Sequence[str], count: int, timeout: float) -> Op[Any]:
-        call = Call.on(state.keys, "due_schedules", (AHEAD, count, *names))
+        call = Call.on(state.keys, "due_schedules", (MAX_AHEAD_MS, count, *names))
         reply: Any = yield from retry_until(always(call), state.until(timeout), state.clock)
         if len(reply) == 1:
             raise missing(state)
@@ -116,14 +116,14 @@ class Attendant:
         yield from open_queue(state, state.until(timeout))
         names: list[str] = [message.name for _, message in fixed]
         while True:
-            now, said, flat = yield from self._due(state, names, PAGE, timeout)
+            now, said, flat = yield from self._due(state, names, SCHEDULES_A_CALL, timeout)
             for (each, message), standing in zip(fixed if names else (), said, strict=True):
                 write = self._write_fixed(state, each, message, standing, now, written.get(message.name), timeout)
                 yield from self._guarded(each.where, write)
             rows = [(flat[at], flat[at + 1], flat[at + 2]) for at in range(0, len(flat), 3)]
             moved = yield from self._write_stored(state, rows, now, timeout)
             # The rest of those that are due; but a page of which nothing moves would come again and again.
-            if len(rows) < PAGE or not moved:
+            if len(rows) < SCHEDULES_A_CALL or not moved:
                 return
             names = []
 
@@ -181,7 +181,7 @@ class Attendant:
         for name, said, raw in rows:
             where = f"schedule {name.decode(errors='replace')!r}"
             found = yield from self._guarded(where, self._write_one(state, where, name, said, raw, now, timeout))
-            moves += (name, *(found or (said, now + AHEAD + PUT_OFF)))
+            moves += (name, *(found or (said, now + MAX_AHEAD_MS + PUT_OFF_MS)))
         if not moves:
             return 0
         call = Call.on(state.keys, "move_schedules", tuple(moves))
@@ -194,14 +194,14 @@ class Attendant:
         """Write the slots of one stored schedule. Return how far it is, and when to look at it next."""
         record, standing = record_of(raw), standing_of(said)
         if standing.paused:
-            return said, NEVER
+            return said, NEVER_MS
         message = SlotMessage(f"u:{name.decode()}", record.timetable, record.shard_key, record.tag, record.body)
         said = yield from self._write(state, where, message, record.catch_up, said, standing.last, now, timeout)
         if not said:  # it was removed meanwhile
-            return said, NEVER
+            return said, NEVER_MS
         last = standing_of(said).last
         following = record.timetable.after(now if was_set_back(last, now) else max(last, now))
-        return said, min(now + A_DAY, NEVER if following is None else following)
+        return said, min(now + A_DAY, NEVER_MS if following is None else following)
 
     def _write(
         self,
@@ -239,7 +239,7 @@ class Attendant:
         if left_out:
             log.warning(
                 "queue %r, %s: no worker was there for some slots, and its catch_up leaves %s of them out, up to %s",
-                queue, where, f"more than {MOST}" if len(left_out) > MOST else len(left_out), told(left_out[-1]),
+                queue, where, f"more than {MAX_CAUGHT_UP}" if len(left_out) > MAX_CAUGHT_UP else len(left_out), told(left_out[-1]),
             )  # fmt: skip
 
 

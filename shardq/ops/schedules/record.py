@@ -18,7 +18,7 @@ _RUN: Final = re.compile(r"(\d{1,15}):(\d{1,15}-\d{1,15})-(\w{1,8})(?= |$)")
 _SAID: Final = re.compile(r"(\d{1,15})(?:\.([\w-]*)\.([ap]))?")
 
 
-class Record(msgspec.Struct, frozen=True):
+class ScheduleRecord(msgspec.Struct, frozen=True):
     """What a stored schedule is: when it is due, and the message that is written then, encoded."""
 
     timetable: Timetable
@@ -32,15 +32,15 @@ class BadRecord(ShardqError):
     """What is stored of a schedule cannot be read: another program, or a later version, wrote it."""
 
 
-_RECORDS: Final = msgspec.msgpack.Decoder(Record)
+_RECORDS: Final = msgspec.msgpack.Decoder(ScheduleRecord)
 
 
-def stored_record(record: Record) -> bytes:
+def stored_record(record: ScheduleRecord) -> bytes:
     """Return what Redis keeps of *record*; its owner comes in front of it."""
     return msgspec.msgpack.encode(record)
 
 
-def record_of(raw: bytes) -> Record:
+def record_of(raw: bytes) -> ScheduleRecord:
     """Read a record behind "size:owner". BadRecord if it is none."""
     size, _, rest = raw.partition(b":")
     try:

@@ -22,7 +22,7 @@ from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.who import NOBODY, Who
 from shardq.ops.schedules.record import (
     BadRecord,
-    Record,
+    ScheduleRecord,
     record_of,
     schedule_of,
     standing_of,
@@ -39,7 +39,7 @@ MAX_PAYLOAD: Final = 16 * 1024
 """Bytes that the payload of a stored schedule may have."""
 MIN_EVERY: Final = 60
 """Seconds: so that a thousand schedules of one tenant are no flood that delays those of others."""
-PAGE: Final = 100
+SCHEDULES_A_CALL: Final = 100
 _NAME: Final = re.compile(r"[\w.:/@-]{1,200}", re.ASCII)
 
 
@@ -67,7 +67,7 @@ def add(
     times = timetable(cron, tz, every)
     if (times.every and times.every < MIN_EVERY) or len(times.cron.split()) > 5:
         raise ConfigError("a stored schedule is due once a minute at most: every >= 60, or a cron line of five words")
-    record = stored_record(Record(times, key, check_catch_up(catch_up), tag, body))
+    record = stored_record(ScheduleRecord(times, key, check_catch_up(catch_up), tag, body))
     mark = "p" if flag("paused", paused) else "a"
     args = (_checked(name), record, secrets.token_urlsafe(6), key, mark)
     until = state.until(timeout)
@@ -184,7 +184,7 @@ def move(state: QueueState, home: QueueState, name: str, timeout: float | None) 
 def _page(
     state: QueueState, cursor: bytes, name: str, timeout: float | None
 ) -> Op[tuple[int, bytes, list[list[bytes]]]]:
-    call = Call.on(state.keys, "schedules", (cursor, PAGE, name))
+    call = Call.on(state.keys, "schedules", (cursor, SCHEDULES_A_CALL, name))
     reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     if len(reply) == 1:
         raise missing(state)

@@ -18,11 +18,11 @@ from shardq.protocol.packing import PACKED_KEYS, pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
 
 T = TypeVar("T")
-CHUNK = 200
-"""One call acks at most so many leases, so that no script takes longer than a few ms."""
+MAX_ACKS_A_CALL = 200
+"""Leases that one call acks, so that no script takes longer than a few ms."""
 
-CHANGED = 96
-"""One call extends or ends so many in another way: most of these move a message."""
+MAX_MOVES_A_CALL = 96
+"""Leases that one call extends or ends in another way: most of these move a message."""
 
 
 MAX_ERROR = 500
@@ -53,7 +53,7 @@ def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
         return [((place, entry, deliveries[0]),)]
     split = [(*delivery.token.split(":", 2)[:2], delivery) for delivery in each_once(deliveries)]
     # By place, so that each part declares few streams.
-    return list(parts_of(sorted(split, key=_PLACE), CHUNK))  # type: ignore[arg-type] # a token has more than two parts
+    return list(parts_of(sorted(split, key=_PLACE), MAX_ACKS_A_CALL))  # type: ignore[arg-type] # a token has more than two parts
 
 
 NOT_TRIED: Final = "0"
@@ -235,7 +235,7 @@ def terms_of(
 
 UNKNOWN_TASK: Final = "?"
 """Stands for the task of a message whose payload is not at hand: the server looks at it."""
-MOST_TRACED: Final = 200
+MAX_TRACED: Final = 200
 TRACED_FOR: Final = 60.0
 """Seconds for which the frames of a traceback are not sent again."""
 
@@ -261,7 +261,7 @@ def _is_new(state: QueueState, key: str) -> bool:
     now = state.clock.monotonic()
     if now < state.traced.get(key, now):
         return False
-    if len(state.traced) >= MOST_TRACED:
+    if len(state.traced) >= MAX_TRACED:
         state.traced.clear()
     state.traced[key] = now + TRACED_FOR
     return True

@@ -20,7 +20,7 @@ from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Refused, Unanswered
 from shardq.ops.settle.command import (
-    CHANGED,
+    MAX_MOVES_A_CALL,
     UNCOUNTED,
     Part,
     Problems,
@@ -53,7 +53,7 @@ class Settled(Enum):
             raise MessageCancelled("the message was cancelled while it was in flight; drop the work")
 
 
-LOST = frozenset({Settled.LOST, Settled.CANCELLED})
+LOST_RESULTS = frozenset({Settled.LOST, Settled.CANCELLED})
 """Results that mean that the caller had lost the lease."""
 
 
@@ -186,7 +186,7 @@ def _settle_all(
     until = state.until(timeout)
     yield from open_queue(state, until)
     found = {} if found is None else found
-    for part in parts_of(each_once(deliveries), CHANGED):
+    for part in parts_of(each_once(deliveries), MAX_MOVES_A_CALL):
         reply = yield from part_of(len(found), effect(part, until))
         settled = [Settled(letter) for letter in reply[1].decode()]
         found.update(zip([delivery.token for delivery in part], settled, strict=True))

@@ -17,7 +17,16 @@ from shardq.ops.queue.retry import is_of_one, retry_until
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.ops.settle.command import CHANGED, CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
+from shardq.ops.settle.command import (
+    MAX_ACKS_A_CALL,
+    MAX_MOVES_A_CALL,
+    LoneAck,
+    ack_call,
+    ack_parts,
+    extend_call,
+    nack_call,
+    terms_of,
+)
 from shardq.ops.settle.settle import Settled, unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
@@ -75,7 +84,7 @@ class Settles(Verb[Settle, Settled]):
 
     def bounds(self) -> tuple[int, int]:
         """Return how many deliveries one call may settle. They weigh nothing."""
-        return CHANGED, 0
+        return MAX_MOVES_A_CALL, 0
 
     def weight(self, item: Settle) -> int:
         """A delivery weighs nothing."""
@@ -144,7 +153,7 @@ class Repeats(Settles):
 
     def bounds(self) -> tuple[int, int]:
         """Return how many deliveries one call may settle: of acks more, which move no message."""
-        return CHUNK if self._is_ack else CHANGED, 0
+        return MAX_ACKS_A_CALL if self._is_ack else MAX_MOVES_A_CALL, 0
 
     def attempt(self, items: Sequence[Settle], until: float) -> Tried | None:
         """Return the call for *items*; None if the queue must be opened first."""

@@ -24,11 +24,11 @@ from shardq.ops.sharing.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
-HALVED: Final = 4
-"""So many callers or more that wait are halved, so that two calls take turns."""
+MIN_CALLERS_HALVED: Final = 4
+"""Callers that wait from which on they are halved, so that two calls take turns."""
 
 
-class Part(NamedTuple):
+class CallPart(NamedTuple):
     """What a caller of several coalescers wants of one of them. `key` is a key of its queue, which a node owns."""
 
     coalescer: Coalescer[Any, Any]
@@ -136,7 +136,7 @@ class Coalescer(Generic[I, R]):
             if first is None:
                 return None
             most = 1 + len(self._waiting)
-            if halved and self.calls == 1 and most >= HALVED:
+            if halved and self.calls == 1 and most >= MIN_CALLERS_HALVED:
                 most = (most + 1) // 2
             return self._shared(first, most, lanes)
 
@@ -238,7 +238,10 @@ class Coalescer(Generic[I, R]):
 
 
 def alone(
-    part: Part, until: float, leave: Callable[[Coalescer[Any, Any]], None], join: Callable[[Part], Caller[Any, Any]]
+    part: CallPart,
+    until: float,
+    leave: Callable[[Coalescer[Any, Any]], None],
+    join: Callable[[CallPart], Caller[Any, Any]],
 ) -> Op[Any]:
     """Return the operation of a caller who wants *part*: a call of its own if nobody else is there.
 

@@ -17,7 +17,7 @@ _NOTHING_DONE: Final = frozenset({"open", "assignment", "facts", "knows"})
 """Scripts that look a queue up, or ask where a message goes. Their replies say nothing about what the callers want."""
 
 
-_LATE: Final = "no answer from Redis in time"
+_LATE_TEXT: Final = "no answer from Redis in time"
 
 
 class SharedCall(Generic[I, R]):
@@ -129,7 +129,7 @@ class SharedCall(Generic[I, R]):
     def timed_out(self) -> Exception:
         """Return the error for a caller that gives up now."""
         if self._fixed or self._sent:
-            return OutcomeUnknown(f"{_LATE}; the call may have happened")
+            return OutcomeUnknown(f"{_LATE_TEXT}; the call may have happened")
         return nothing_sent()
 
     def _sending(self) -> None:
@@ -192,7 +192,7 @@ class SharedCall(Generic[I, R]):
 
 def nothing_sent() -> BackendTimeout:
     """Return the error for a caller that gives up before its item was sent."""
-    return BackendTimeout(f"{_LATE}; nothing was changed")
+    return BackendTimeout(f"{_LATE_TEXT}; nothing was changed")
 
 
 def _is_harmless(outcome: Any) -> bool:

@@ -37,7 +37,7 @@ from shardq.routing.topic import check_bindable, check_pattern
 T = TypeVar("T")
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
-PART = 1000
+BINDINGS_A_CALL = 1000
 LOADING_PAUSE = 0.02
 """Seconds between two checks whether another thread has finished loading."""
 
@@ -123,8 +123,8 @@ def change_until(state: RouterState, verb: str, bindings: Sequence[Binding], unt
     if verb == "+":  # unbind accepts any pattern, since an older version may have bound it
         for each in bindings:
             check_bindable(each.pattern)
-    for at in range(0, len(bindings), PART):
-        change = _Change(state, verb, bindings[at : at + PART], known_version)
+    for at in range(0, len(bindings), BINDINGS_A_CALL):
+        change = _Change(state, verb, bindings[at : at + BINDINGS_A_CALL], known_version)
         changed = yield from outcome_of(change.made(until))
         if isinstance(changed, ShardqError):
             state.checked = None
@@ -221,7 +221,7 @@ def _follow_changes(state: RouterState, until: float) -> Op[bool]:
         with state.lock:
             basis = state.stamp, state.version, state.router
         # Outside of the lock, since it takes a round trip; `_take_over` sees whether somebody was faster.
-        reply = yield from follow(state.keys, *basis[:2], PART, until, state.clock)
+        reply = yield from follow(state.keys, *basis[:2], BINDINGS_A_CALL, until, state.clock)
         if reply[0] == b"NONE":
             with state.lock:
                 if state.stamp or state.version:  # Redis lost the bindings, or somebody deleted them
@@ -275,7 +275,7 @@ def _load_once(state: RouterState, loads: int, until: float) -> Op[None]:
 def _load(state: RouterState, until: float) -> Op[None]:
     """Load all bindings into a new router, and use it if the load was complete."""
     began = state.clock.monotonic()
-    copy = yield from load_bindings(state.keys, PART, until, state.clock)
+    copy = yield from load_bindings(state.keys, BINDINGS_A_CALL, until, state.clock)
     if copy is None:
         return
     if len(copy.foreign) != state.ignored:

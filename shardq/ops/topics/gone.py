@@ -15,8 +15,8 @@ from shardq.ops.topics.bindings import RouterState, change_until, confirmed, cur
 from shardq.protocol.keys import QueueKeys
 from shardq.routing import Binding, BoundQueue
 
-AT_ONCE: Final = 600
-"""So many queues are looked at in a round trip."""
+QUEUES_AT_ONCE: Final = 600
+"""Queues that are looked at in a round trip."""
 
 
 def bound_queues(state: RouterState, timeout: float | None) -> Op[list[BoundQueue]]:
@@ -33,8 +33,8 @@ def look_up(bindings: Sequence[Binding], until: float, clock: Clock) -> Op[list[
     """Return these *bindings* with whether their queues are gone; None of a queue that this user may not read."""
     names = list(dict.fromkeys(each.queue for each in bindings))
     gone: dict[str, bool | None] = {}
-    for at in range(0, len(names), AT_ONCE):
-        some = names[at : at + AT_ONCE]
+    for at in range(0, len(names), QUEUES_AT_ONCE):
+        some = names[at : at + QUEUES_AT_ONCE]
         found = yield from run_together([_is_gone(name, until, clock) for name in some])
         for name, answer in zip(some, found, strict=True):
             # Nothing is known of the queue: that must not look like one that this user may not read.

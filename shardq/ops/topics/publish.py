@@ -23,8 +23,8 @@ from shardq.ops.topics.bindings import RouterState, current
 from shardq.routing.topic import check_topic
 
 log = logging.getLogger("shardq")
-MOST_GONE: Final = 10_000
-"""So many queues that are gone are remembered; then a client begins anew, and logs them once more."""
+MAX_GONE: Final = 10_000
+"""Queues that are gone and are remembered; then a client begins again, and logs them once more."""
 
 
 def match_queues(router: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
@@ -100,7 +100,7 @@ def note_gone(router: RouterState, gone: Collection[str], *, there: Collection[s
     new = sorted(set(gone) - router.gone) if gone else []
     if not new:
         return
-    if len(router.gone) + len(new) > MOST_GONE:
+    if len(router.gone) + len(new) > MAX_GONE:
         router.gone.clear()
     router.gone.update(new)
     log.warning(

@@ -29,8 +29,8 @@ from shardq.protocol.script import FUNCTION, HASH, Form
 BYTE_POSITIONS = 255
 """With up to so many declared streams, a position takes one byte; with more, two."""
 
-MANY = 8
-"""For so many messages words that are packed already are worth their while."""
+MIN_PACKED_WRITE = 8
+"""Messages from which on words that are packed already are worth their while."""
 
 CACHED_SHARDS = 4096
 """What messages of a shard key have in common is kept for as many of them: 0.9 MB at most, as tenants choose them."""
@@ -283,7 +283,7 @@ def call_of(
     streams, replicas = tuple(map(state.keys.stream, numbers)), state.durability.replicas
     call = Call.on(state.keys, "write", tuple(args), rest=streams, replicas=replicas, few=few)
     # Cached words are right only where all streams are declared: then a shard key has the same positions in each call.
-    if count < MANY or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
+    if count < MIN_PACKED_WRITE or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
         return call
     positions, keys, tags, bodies = columns
     packed = pack_messages(view, positions, keys, tags[0], bodies)

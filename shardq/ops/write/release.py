@@ -10,7 +10,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.write.outgoing import checked_key
 
-AT_ONCE = 1000
+IDS_AT_ONCE = 1000
 
 
 def release(state: QueueState, dedup_keys: Sequence[str], timeout: float | None = None) -> Op[int]:
@@ -21,8 +21,8 @@ def release(state: QueueState, dedup_keys: Sequence[str], timeout: float | None 
     """
     until, known = state.until(timeout), 0
     checked = tuple(checked_key("dedup_key", key) for key in dedup_keys)
-    for at in range(0, len(checked), AT_ONCE):
-        call = Call.on(state.keys, "release", checked[at : at + AT_ONCE])
+    for at in range(0, len(checked), IDS_AT_ONCE):
+        call = Call.on(state.keys, "release", checked[at : at + IDS_AT_ONCE])
         effect: Op[int] = retry_until(always(call), until, state.clock)
         known += yield from part_of(known, effect)
     return known

@@ -33,7 +33,7 @@ UNKNOWN: Final = "-"
 """So the verb names the holder of a key that must be known, and is not."""
 
 
-class Writes(Protocol):
+class UniqueWrites(Protocol):
     """The writes of one queue."""
 
     def store(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
@@ -41,7 +41,7 @@ class Writes(Protocol):
 
 
 def write_despite(
-    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, writes: Writes, *, shared: bool
+    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, writes: UniqueWrites, *, shared: bool
 ) -> Op[list[Result]]:
     """Write the messages of *chunk* but those that are *taken*; then do about these what each of them says.
 
@@ -88,7 +88,7 @@ def _later(state: QueueState, chunk: Sequence[Outgoing], holders: Collection[int
     return later
 
 
-def _write_later(state: QueueState, message: Outgoing, holder: str, until: float, writes: Writes) -> Op[Result]:
+def _write_later(state: QueueState, message: Outgoing, holder: str, until: float, writes: UniqueWrites) -> Op[Result]:
     """Write *message*, of which *holder* has the unique key; '' if nobody knows who has it."""
     if holder == UNKNOWN:
         return Outdated(state.keys.name)
@@ -111,7 +111,7 @@ def _conflict(state: QueueState, message: Outgoing, holder: str) -> UniqueConfli
     return UniqueConflict(text, holder)
 
 
-def _replace(state: QueueState, message: Outgoing, holder: str, until: float, writes: Writes) -> Op[Result]:
+def _replace(state: QueueState, message: Outgoing, holder: str, until: float, writes: UniqueWrites) -> Op[Result]:
     """Give the message *holder* the payload of *message*, or write this if that one is gone or being worked on."""
 
     def call_of(sequence: ProducerSequence) -> Call:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-MOST: Final = 100_000
-"""A job holds at most so many messages at once."""
+MAX_HELD: Final = 100_000
+"""Messages that a job holds at once."""
 
 
 class Batches(NamedTuple):
@@ -26,7 +26,7 @@ class Batches(NamedTuple):
 
     def succeeded(self) -> Batches:
         """What is known after a batch that succeeded."""
-        return Batches(self.done + 1, 2 * self.most if 2 * self.most < MOST else 0)
+        return Batches(self.done + 1, 2 * self.most if 2 * self.most < MAX_HELD else 0)
 
     def failed(self, size: int) -> Batches:
         """What is known after a batch of this *size* that failed."""
@@ -49,4 +49,4 @@ class Batches(NamedTuple):
             done, most = map(int, (stored or b"").split())
         except ValueError:
             return cls()
-        return cls(max(0, done), min(max(0, most), MOST))
+        return cls(max(0, done), min(max(0, most), MAX_HELD))

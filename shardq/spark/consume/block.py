@@ -15,10 +15,10 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.settle.settle import reject
 from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, whole_queue_of
-from shardq.spark.consume.batches import MOST, Batches
-from shardq.spark.consume.failures import Batch, suspects
+from shardq.spark.consume.batches import MAX_HELD, Batches
+from shardq.spark.consume.failures import FailedBatch, suspects
 from shardq.spark.consume.holding import ack_all, fail, lease, leases_end, let_go, return_unsettled
-from shardq.spark.consume.keeper import Keeper
+from shardq.spark.consume.keeper import HoldKeeper
 from shardq.spark.ops import holds
 from shardq.spark.options import Leasing
 
@@ -55,7 +55,7 @@ def consuming(
     """
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
-    whole("max_in_flight", max_in_flight, 1, MOST)
+    whole("max_in_flight", max_in_flight, 1, MAX_HELD)
     if visibility is not None:
         lease_time("visibility", visibility)
     options = Leasing(
@@ -71,7 +71,7 @@ def consuming(
     block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
         block.lease(max_in_flight)
-        with closing(Keeper(client, state, block.held, block.visibility)):
+        with closing(HoldKeeper(client, state, block.held, block.visibility)):
             try:
                 rows, rejected = rows_of(spark, queue, block.held, columns, options)
                 block.reject(rejected)
@@ -119,7 +119,7 @@ class Block:
         held, self.held = self.held, []
         if held:
             with leases_end(self._state):
-                fail(self._client, self._state, held, Batch(self._name, self._batches.done, len(held)), cause)
+                fail(self._client, self._state, held, FailedBatch(self._name, self._batches.done, len(held)), cause)
                 self._remember(self._batches.failed(self._size))
 
     def end(self, ack_on: str) -> None:

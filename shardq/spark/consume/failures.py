@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 FAILURES: Final = 3
 """A message is the cause if so many batches failed with it, each apart from the one before; the last two it alone."""
-LONGEST: Final = 60
+MAX_DELAY_SECONDS: Final = 60
 """The longest delay, in seconds."""
 
 _RECORD: Final = re.compile(
@@ -34,7 +34,7 @@ _RECORD: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FailedBatch:
     """A batch that failed: the query's name, how many of the query's batches had succeeded before, and its rows."""
 
     query: str
@@ -68,7 +68,7 @@ class Failures:
         batches, apart, alone, row, rows, done = map(int, found.groups()[:-1])
         return cls(batches, apart, alone, row, rows, done, found[7])
 
-    def after(self, batch: Batch) -> Failures:
+    def after(self, batch: FailedBatch) -> Failures:
         """What is known once another *batch* has failed with the message."""
         apart = self.batches > 0 and self.query == batch.query and self.done < batch.done
         return Failures(
@@ -84,7 +84,7 @@ class Failures:
     @property
     def delay(self) -> float:
         """For how many seconds it waits for its next batch."""
-        return float(min(LONGEST, 2 ** min(self.row - 1, 30)))
+        return float(min(MAX_DELAY_SECONDS, 2 ** min(self.row - 1, 30)))
 
     @property
     def most(self) -> int:

@@ -16,7 +16,7 @@ from shardq.errors import QueueMissing
 from shardq.ops.queue.state import QueueState
 from shardq.ops.settle.settle import reject
 from shardq.spark.connection import client_of, queue_of
-from shardq.spark.consume.lease import Lease, lease_of
+from shardq.spark.consume.lease import ReaderLease, lease_of
 from shardq.spark.entries import Entries, batch_of, placed
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import Fetched
@@ -24,7 +24,9 @@ from shardq.spark.options import Parsing
 from shardq.spark.parsing import Malformed, parsed
 
 
-def read_leased(options: Parsing, schema: pa.Schema, queue: str, leases: Sequence[Lease]) -> Iterator[pa.RecordBatch]:
+def read_leased(
+    options: Parsing, schema: pa.Schema, queue: str, leases: Sequence[ReaderLease]
+) -> Iterator[pa.RecordBatch]:
     """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out.
 
     All are gone if their queue was deleted. Those whose payloads are malformed are rejected if `parseMode` says so.
@@ -38,7 +40,9 @@ def read_leased(options: Parsing, schema: pa.Schema, queue: str, leases: Sequenc
     yield from parsed(schema, options, read, partial(_reject, client, state))
 
 
-def _read(client: Client, state: QueueState, leases: Sequence[Lease], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(
+    client: Client, state: QueueState, leases: Sequence[ReaderLease], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     at = 0
     while at < len(leases):
         found = client.run(scan.fetch(state, [each.handle for each in leases[at : at + scan.SCANNED]]))
@@ -59,7 +63,7 @@ def _reject(client: Client, state: QueueState, batch: pa.RecordBatch, malformed:
     client.run(reject(state, held, [each.reason for each in malformed]))
 
 
-def _by_place(queue: str, rows: Sequence[tuple[Lease, Fetched]]) -> Iterator[Entries]:
+def _by_place(queue: str, rows: Sequence[tuple[ReaderLease, Fetched]]) -> Iterator[Entries]:
     """The messages by where they were written, as their ids say it."""
     for place, group in groupby(sorted(rows, key=_origin), key=_origin):
         some = [*group]
@@ -75,5 +79,5 @@ def _by_place(queue: str, rows: Sequence[tuple[Lease, Fetched]]) -> Iterator[Ent
         )
 
 
-def _origin(row: tuple[Lease, Fetched]) -> str:
+def _origin(row: tuple[ReaderLease, Fetched]) -> str:
     return row[1].origin

@@ -10,10 +10,10 @@ from shardq.client import Client
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.spark.consume.batches import Batches
-from shardq.spark.consume.failures import Batch
+from shardq.spark.consume.failures import FailedBatch
 from shardq.spark.consume.holding import ack_all, fail, lease, let_go, return_unsettled, still_held
-from shardq.spark.consume.keeper import Keeper
-from shardq.spark.consume.lease import Lease, packed, unpacked
+from shardq.spark.consume.keeper import HoldKeeper
+from shardq.spark.consume.lease import ReaderLease, packed, unpacked
 from shardq.spark.ops import holds
 
 
@@ -36,7 +36,7 @@ class Hold:
     def __init__(self, client: Client, state: QueueState, name: str, visibility: float = 0.0) -> None:
         self._client, self._state, self.name = client, state, name
         self._visibility = visibility or state.config.visibility_timeout
-        self._keeper: Keeper | None = None
+        self._keeper: HoldKeeper | None = None
         self._failed = False
         self.held: list[Received] = []
         self.batch = 0
@@ -52,9 +52,9 @@ class Hold:
         return self._state.view.id
 
     @property
-    def leases(self) -> list[Lease]:
+    def leases(self) -> list[ReaderLease]:
         """The leases of the micro-batch, those whose messages lie together one after the other."""
-        found = [Lease.of(self.queue, each) for each in self.held]
+        found = [ReaderLease.of(self.queue, each) for each in self.held]
         return sorted(found, key=lambda each: each.handle)
 
     def lease(self, batch: int, most: int, block: float) -> int:
@@ -107,7 +107,7 @@ class Hold:
         if not held:
             return
         self.stop()
-        fail(self._client, self._state, held, Batch(self.name, Batches.before(end).done, rows), cause)
+        fail(self._client, self._state, held, FailedBatch(self.name, Batches.before(end).done, rows), cause)
         self._remember(batch, [])
         self.batch, self.held, self._failed = batch, [], True
 
@@ -136,10 +136,10 @@ class Hold:
     def _keep(self, batch: int, held: list[Received]) -> None:
         self.stop()
         self.batch, self.held, self._failed = batch, held, False
-        self._keeper = Keeper(self._client, self._state, held, self._visibility)
+        self._keeper = HoldKeeper(self._client, self._state, held, self._visibility)
 
     def _remember(self, batch: int, held: list[Received]) -> None:
-        record = packed([Lease.of(self.queue, each) for each in held])
+        record = packed([ReaderLease.of(self.queue, each) for each in held])
         self._client.run(holds.remember(self._state, self.name, batch, record))
 
     def _ended(self, batch: int) -> End:

@@ -13,7 +13,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.read.give_back import unread
 from shardq.ops.read.read import MAX_COUNT, read
 from shardq.ops.settle.settle import Settled, ack, extend, nack, reject
-from shardq.spark.consume.failures import Batch, Failures
+from shardq.spark.consume.failures import FailedBatch, Failures
 
 log = logging.getLogger("shardq")
 
@@ -42,7 +42,7 @@ def ack_all(client: Client, state: QueueState, held: Sequence[Received]) -> None
         log.warning("%d of %d messages of queue %r were settled before, or come again", lost, len(held), name)
 
 
-def fail(client: Client, state: QueueState, held: Sequence[Received], batch: Batch, cause: str) -> None:
+def fail(client: Client, state: QueueState, held: Sequence[Received], batch: FailedBatch, cause: str) -> None:
     """Give back what is still held of a *batch* that failed, uncounted and with a delay. Its cause is rejected."""
     failed = [(each, Failures.of(each.last_error).after(batch)) for each in held]
     back = [row for row in failed if not row[1].is_cause]

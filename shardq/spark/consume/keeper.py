@@ -15,7 +15,7 @@ from shardq.spark.consume.holding import still_held
 log = logging.getLogger("shardq")
 
 
-class Keeper:
+class HoldKeeper:
     """Extends the leases that are *held* every third of their time, from now on until it is closed.
 
     What was settled meanwhile, by the job or because its lease ended, is left out from then on.

@@ -16,7 +16,7 @@ from shardq.protocol.bodies import text_or_bytes
 from shardq.sharding import key_bytes
 
 
-class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
+class ReaderLease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
     """What settling a delivery needs, and a row of what Spark holds.
 
     Token and shard key are bytes, since a shard key may be no UTF-8.
@@ -30,7 +30,7 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
     last_error: str
 
     @classmethod
-    def of(cls, queue: str, received: Received) -> Lease:
+    def of(cls, queue: str, received: Received) -> ReaderLease:
         """Make the lease of a delivery of *queue*."""
         return cls(
             queue,
@@ -71,10 +71,10 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
         )
 
 
-_DECODER = msgspec.msgpack.Decoder(Lease)
+_DECODER = msgspec.msgpack.Decoder(ReaderLease)
 
 
-def lease_of(text: str | None) -> Lease:
+def lease_of(text: str | None) -> ReaderLease:
     """Return the lease in *text*; ConfigError if it is none."""
     try:
         lease = _DECODER.decode(urlsafe_b64decode((text or "").encode()))
@@ -85,14 +85,14 @@ def lease_of(text: str | None) -> Lease:
     return lease
 
 
-_RECORD = msgspec.msgpack.Decoder(list[Lease])
+_RECORD = msgspec.msgpack.Decoder(list[ReaderLease])
 
 
-def packed(leases: Sequence[Lease]) -> bytes:
+def packed(leases: Sequence[ReaderLease]) -> bytes:
     """Return *leases* as bytes, for a record in Redis or a task. Their tokens have much in common."""
     return zlib.compress(msgspec.msgpack.encode(leases), 1)
 
 
-def unpacked(record: bytes) -> list[Lease]:
+def unpacked(record: bytes) -> list[ReaderLease]:
     """Return the leases in bytes that `packed` made."""
     return _RECORD.decode(zlib.decompress(record))

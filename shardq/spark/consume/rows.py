@@ -14,7 +14,7 @@ with extra("spark"):
 
 from shardq.model import Received
 from shardq.sharding import key_bytes
-from shardq.spark.consume.lease import Lease
+from shardq.spark.consume.lease import ReaderLease
 from shardq.spark.entries import constant, ms_of, tag_and_payload, text_array
 from shardq.spark.options import Leasing
 from shardq.spark.parsing import Malformed, parser_of
@@ -57,6 +57,6 @@ def _batch(queue: str, held: Sequence[Received], schema: pa.Schema) -> pa.Record
         "codec": lambda kind: pa.array([tag for tag, _ in bodies], kind),
         "headers": lambda kind: pa.array([[*each.headers.items()] or None for each in held], kind),
         "payload": lambda kind: pa.array([body for _, body in bodies], kind),
-        "lease": lambda kind: pa.array([Lease.of(queue, each).text for each in held], kind),
+        "lease": lambda kind: pa.array([ReaderLease.of(queue, each).text for each in held], kind),
     }
     return pa.record_batch([columns[each.name](each.type) for each in schema], schema=schema)

@@ -42,7 +42,7 @@ from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import suspects
 from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.hold import End, Hold
-from shardq.spark.consume.lease import Lease, packed, unpacked
+from shardq.spark.consume.lease import ReaderLease, packed, unpacked
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
 from shardq.spark.parts import share
@@ -50,7 +50,7 @@ from shardq.spark.reader import without_gc
 from shardq.spark.stream import shares
 
 Offset = dict[str, Any]
-WAIT = 0.5
+WAIT_SECONDS = 0.5
 """Seconds to wait for a first message. So long it may take until a query is stopped."""
 ENDED_TWICE = "the query failed twice in this micro-batch, or its driver was killed"
 
@@ -113,7 +113,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _wait(self, name: str, batch: int, room: int) -> dict[str, int]:
         """Wait on one queue after the other for a first message."""
         queues = self._queues()
-        wait = WAIT / len(queues)
+        wait = WAIT_SECONDS / len(queues)
         for queue in queues:
             rows: dict[str, int] = {}
             with self._left_out(queue, name):
@@ -274,10 +274,12 @@ def batches_after(end: Offset, ends: set[End]) -> Batches:
     return before.succeeded() if End.DONE in ends else before
 
 
-def dealt(held: Sequence[tuple[str, Sequence[Lease]]], most: int) -> list[list[tuple[str, Sequence[Lease]]]]:
+def dealt(
+    held: Sequence[tuple[str, Sequence[ReaderLease]]], most: int
+) -> list[list[tuple[str, Sequence[ReaderLease]]]]:
     """Deal the leases of queues to at most *most* tasks, about as many to each. Queues with few share a task."""
     size = max(1, -(-sum(len(leases) for _, leases in held) // most))
-    tasks: list[list[tuple[str, Sequence[Lease]]]] = []
+    tasks: list[list[tuple[str, Sequence[ReaderLease]]]] = []
     room = 0
     for queue, leases in held:
         at = 0

@@ -23,7 +23,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.spark.ops.checksum import Checksum
-from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
+from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
 RESUMABLE = "the same write id then stores what is missing"
 LOST_OFFSETS = "Redis has lost what it knew"
@@ -85,7 +85,7 @@ class BulkOffset:
         return not at or self.mark == rows.mark(at - 1)
 
 
-def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace) -> Op[None]:
+def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: RowPace) -> Op[None]:
     """Store the rows *first*, *first* + 1, ... of a partition that are not stored yet.
 
     ConfigError if other rows were stored under this write id. QueueFull if the queue stayed full for `patience`
@@ -106,7 +106,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
 
 
 def _send_calls(
-    state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
+    state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: RowPace, where: tuple[int, int], until: float
 ) -> Op[str]:
     """Send the next calls in one round trip. Return '' or the name of the trouble, such as a bound of the queue."""
     if pace.max_backlog and not (yield from has_room(state, pace, until)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-_BETWEEN = b"\x1f"
+_SEPARATOR = b"\x1f"
 
 
 class Checksum:
@@ -38,19 +38,19 @@ class Checksum:
             after = self._last if self._last < row else first
             of_keys, of_bodies = self._sums[after]
             some = slice(after - first, at)
-            self._sums[row] = _more(of_keys, _joined(keys[some])), _more(of_bodies, _BETWEEN.join(bodies[some]))
+            self._sums[row] = _more(of_keys, _joined(keys[some])), _more(of_bodies, _SEPARATOR.join(bodies[some]))
             self._last = max(self._last, row)
         of_keys, of_bodies = self._sums[row]
         return f"r{of_keys:08x}{of_bodies:08x}" if row else ""
 
 
 def _more(before: int, words: bytes) -> int:
-    return crc32(_BETWEEN, crc32(words, before))
+    return crc32(_SEPARATOR, crc32(words, before))
 
 
 def _joined(keys: Sequence[str | bytes]) -> bytes:
     """Return the keys as bytes, one behind the other. Mostly all are bytes already."""
     try:
-        return _BETWEEN.join(keys)  # type: ignore[arg-type] # a str among them raises TypeError
+        return _SEPARATOR.join(keys)  # type: ignore[arg-type] # a str among them raises TypeError
     except TypeError:
-        return _BETWEEN.join([key.encode() if isinstance(key, str) else key for key in keys])
+        return _SEPARATOR.join([key.encode() if isinstance(key, str) else key for key in keys])

@@ -20,12 +20,12 @@ from shardq.ops.queue.steps import Batch, Op, Underreplicated
 from shardq.protocol.replies import created_ms
 from shardq.spark.ops.bulk import RESUMABLE, BulkOffset, too_many, trouble_of
 from shardq.spark.ops.recount import server_ms
-from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, rows_call
+from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, rows_call
 
 _MARK: Final = re.compile(r"w(\d{1,2})t(\d{1,15})")
-_LATER: Final = 1_800_000
-"""A partition that is younger than what was fixed, by so many ms, was made anew: a drained one stays for an hour. So
-clocks of nodes may differ."""
+_MIN_YOUNGER_MS: Final = 1_800_000
+"""Milliseconds by which a partition that was made anew is younger than what was fixed: a drained one stays for an
+hour. So clocks of nodes may differ."""
 
 
 class Dealing(NamedTuple):
@@ -40,7 +40,7 @@ class Dealing(NamedTuple):
         return f"w{self.written}t{self.fixed_at}"
 
 
-def dealing(head: QueueState, offset: BulkOffset, written: int, pace: Pace) -> Op[Dealing | None]:
+def dealing(head: QueueState, offset: BulkOffset, written: int, pace: RowPace) -> Op[Dealing | None]:
     """Return how the rows of a part are dealt; if it has none yet, by how many are *written* to, from now on.
 
     None if all are in the head: the part was begun when there were no partitions. ConfigError, QueueFull as for rows.
@@ -65,7 +65,7 @@ def dealing(head: QueueState, offset: BulkOffset, written: int, pace: Pace) -> O
 
 def check_there(offset: BulkOffset, dealt: Dealing, states: Sequence[QueueState], number: int) -> None:
     """ConfigError if partition *number* is gone, or was made anew since then: it has forgotten what it stored."""
-    if number >= len(states) or (number and created_ms(states[number].view.id) > dealt.fixed_at + _LATER):
+    if number >= len(states) or (number and created_ms(states[number].view.id) > dealt.fixed_at + _MIN_YOUNGER_MS):
         raise ConfigError(
             f"rows of partition {offset.partition} of write id {offset.write_id!r} were dealt to {dealt.written} "
             f"partitions of the queue, and partition {number} is gone since then, with what it remembered: nothing "

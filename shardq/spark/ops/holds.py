@@ -10,13 +10,13 @@ from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 
-REMEMBERED = 86_400
+REMEMBERED_SECONDS = 86_400
 """Seconds after which Redis forgets a hold. A query that runs knows itself what it holds."""
 
 
 def remember(state: QueueState, name: str, field: int | str, record: bytes | str, dropped: int | str = "") -> Op[None]:
     """Write down the record of a micro-batch, or another field. It takes the place of the field *dropped*, if any."""
-    args = (field, record, REMEMBERED * 1000, dropped)
+    args = (field, record, REMEMBERED_SECONDS * 1000, dropped)
     call = Call.on(state.keys, "remember", args, rest=(state.keys.hold(name),))
     yield from retry_until(always(call), state.until(), state.clock)
 

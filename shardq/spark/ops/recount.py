@@ -15,7 +15,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Ask, Call, Op
 from shardq.spark.ops.bulk import BulkOffset
 
-AT_ONCE = 1000
+FIELDS_AT_ONCE = 1000
 
 
 class Recount(NamedTuple):
@@ -32,8 +32,8 @@ def recount(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[Recount]:
     """Return of which *offsets* Redis knows fewer rows than they say are `stored`. BackendTimeout, BackendError."""
     lost: list[BulkOffset] = []
     forgotten: list[BulkOffset] = []
-    for at in range(0, len(offsets), AT_ONCE):
-        some = offsets[at : at + AT_ONCE]
+    for at in range(0, len(offsets), FIELDS_AT_ONCE):
+        some = offsets[at : at + FIELDS_AT_ONCE]
         call = Call.on(state.keys, "recount", (some[0].began, *(each.field for each in some)))
         reply = yield from retry_until(always(call), state.until(), state.clock)
         is_younger, now, known = reply

@@ -54,7 +54,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RowPace:
     """How fast rows are sent: `chunk` rows in a call, `calls` calls in a round trip.
 
     The writer waits while the queue has `max_backlog` messages (0: only the queue's own bounds count). It gives up when
@@ -75,7 +75,7 @@ class Tries:
 
     __slots__ = ("_full_until", "_pace", "_state", "_tries", "size", "until")
 
-    def __init__(self, state: QueueState, pace: Pace) -> None:
+    def __init__(self, state: QueueState, pace: RowPace) -> None:
         self._state, self._pace, self.size = state, pace, pace.chunk
         self._start()
 
@@ -142,13 +142,13 @@ def _end(rows: Rows, at: int, to: int) -> int:
     return to
 
 
-def has_room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
+def has_room(state: QueueState, pace: RowPace, until: float) -> Op[bool]:
     """Return whether the queue has fewer messages than `pace.max_backlog`."""
     (length,) = yield Batch((Call.on(state.keys, "len"),), until)
     return not isinstance(length, int) or length < pace.max_backlog
 
 
-def give_up_error(state: QueueState, trouble: str, pace: Pace, then: str) -> QueueFull | BackendTimeout:
+def give_up_error(state: QueueState, trouble: str, pace: RowPace, then: str) -> QueueFull | BackendTimeout:
     """Return the error for rows that could not be stored for too long because of *trouble*, and what holds *then*."""
     name = state.keys.name
     if trouble in BOUNDS:

@@ -23,14 +23,14 @@ from shardq.protocol.bodies import field_of_payload
 from shardq.spark.ops.scan import EntryId, entry_id
 from shardq.spark.ops.scan import cuts as cuts_of_stream
 
-BEGIN: Final = b"0"
+SCAN_START: Final = b"0"
 """The cursor with which a scan begins, and which it returns at its end."""
 
-FEW: Final = 64
-"""So many blocks of an overflow are read whole, whatever of it is wanted."""
+MAX_WHOLE_BLOCKS: Final = 64
+"""Blocks of an overflow that are read whole, whatever of it is wanted."""
 
-TOLD: Final = 64
-"""Of so many messages the state is asked for by one call at most."""
+STATES_A_CALL: Final = 64
+"""Messages whose state is asked for by one call."""
 
 _SCANNED: Final = 1000
 _PROBES: Final = 4
@@ -40,7 +40,7 @@ _SAMPLED: Final = 100
 _TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eulL]*)")
 _SIZE: Final = re.compile(rb"(\d{1,5}):")
 _RETURNED: Final = re.compile(rb"\w\d{1,20}:\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
-_FIRST: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
+_FIRST_ENTRY: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
 _OVERFLOW: Final = re.compile(rb"[ :](\d{1,16})\.(\d{1,16})\.(\d{1,16})\.\d{1,16}(?: |$)")
 _DELAYED: Final = re.compile(rb"(\d{14}):\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 
@@ -101,7 +101,7 @@ class Portion(NamedTuple):
         return self.cut if self.share is not None and shard_key in self.share.large else self.piece
 
 
-class Spot(NamedTuple):
+class SweepSpot(NamedTuple):
     """The state of a message outside of what is new: in_flight, returned, delayed or held.
 
     `deliveries` are those so far. `at` is when its lease ends or when it comes due, in ms. `flags` are the engine's:
@@ -123,7 +123,7 @@ class Index(NamedTuple):
 
     now: int
     cursors: dict[str, EntryId]
-    spots: dict[bytes, Spot]
+    spots: dict[bytes, SweepSpot]
     others: set[bytes]
 
 
@@ -142,8 +142,8 @@ def index(state: QueueState, numbers: Sequence[str], portion: Portion) -> Op[Ind
         cursors |= {number: entry_id(value or b"0-0") for number, value in zip(part, values, strict=True)}
     found = Index(int(seconds) * 1000 + int(micros) // 1000, cursors, {}, set())
     cursor = b""
-    while cursor != BEGIN:
-        cursor, flat = yield from ask(state, "ZSCAN", keys.leases, cursor or BEGIN, "COUNT", _SCANNED)
+    while cursor != SCAN_START:
+        cursor, flat = yield from ask(state, "ZSCAN", keys.leases, cursor or SCAN_START, "COUNT", _SCANNED)
         _note(found, portion, map(_leased, flat[::2], flat[1::2]))
     for key, spot_of in ((keys.returned, _returned), (keys.delayed, _delayed)):
         last = b""
@@ -153,7 +153,7 @@ def index(state: QueueState, numbers: Sequence[str], portion: Portion) -> Op[Ind
     return found
 
 
-_Known: TypeAlias = tuple[bytes, Spot, bytes]
+_Known: TypeAlias = tuple[bytes, SweepSpot, bytes]
 """The entry id of a message, its spot and its shard key."""
 
 
@@ -172,14 +172,14 @@ def _leased(token: bytes, score: bytes) -> _Known | None:
     found = _TOKEN.match(token)
     if found is None:
         return None
-    spot = Spot("in_flight", int(found[2]), math.ceil(float(score)), found[3].decode())
+    spot = SweepSpot("in_flight", int(found[2]), math.ceil(float(score)), found[3].decode())
     return found[1], spot, token.split(b":", 5)[5]
 
 
 def _returned(member: bytes) -> _Known | None:
     shard_key, at = _sized_key(member)
     found = _RETURNED.match(member, at)
-    return found and (found[1], Spot("returned", int(found[2]), None, found[3].decode()), shard_key)
+    return found and (found[1], SweepSpot("returned", int(found[2]), None, found[3].decode()), shard_key)
 
 
 def _delayed(member: bytes) -> _Known | None:
@@ -187,7 +187,7 @@ def _delayed(member: bytes) -> _Known | None:
     found = _DELAYED.match(member, at)
     if found is None:
         return None
-    spot = Spot("delayed", int(found[3]), int(found[1]), found[4].decode())
+    spot = SweepSpot("delayed", int(found[3]), int(found[1]), found[4].decode())
     return found[2], spot, member[found.end() :] or shard_key  # with parents it is behind the rest
 
 
@@ -198,7 +198,7 @@ def _sized_key(member: bytes) -> tuple[bytes, int]:
     return (member[found.end() : end], end + 1) if found else (b"", 0)
 
 
-class Holder(NamedTuple):
+class OverflowHolder(NamedTuple):
     """The overflow of a shard key: its first and last block, and how much of the first was taken."""
 
     shard_key: bytes
@@ -215,12 +215,12 @@ class Holder(NamedTuple):
         """How many blocks it has."""
         return self.tail - self.head + 1
 
-    def numbered(self) -> list[tuple[Holder, int]]:
+    def numbered(self) -> list[tuple[OverflowHolder, int]]:
         """Return its blocks, each with its number."""
         return [(self, number) for number in range(self.head, self.tail + 1)]
 
 
-def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op[tuple[bytes, list[Holder]]]:
+def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op[tuple[bytes, list[OverflowHolder]]]:
     """Return where to go on after *cursor*, and some overflows; one may come twice. With *shard_keys* only theirs."""
     call = Call.on(state.keys, "holders", (cursor, _SCANNED, *shard_keys))
     following, flat = yield from retry_until(always(call), state.until(), state.clock)
@@ -228,11 +228,11 @@ def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op
     for shard_key, text in zip(flat[::2], flat[1::2], strict=True):
         if words := _OVERFLOW.search(text):
             head, offset, tail = map(int, words.groups())
-            found.append(Holder(shard_key, head, offset, tail))
+            found.append(OverflowHolder(shard_key, head, offset, tail))
     return following, found
 
 
-def blocks_around(state: QueueState, holder: Holder, entry: str, near: int) -> Op[tuple[int, int]]:
+def blocks_around(state: QueueState, holder: OverflowHolder, entry: str, near: int) -> Op[tuple[int, int]]:
     """Return the numbers of two blocks, before and behind the end of the messages up to an entry id.
 
     No message before the first block comes after that id, and behind the second one none comes up to it. Their ids
@@ -252,7 +252,7 @@ def blocks_around(state: QueueState, holder: Holder, entry: str, near: int) -> O
 
 def first_id(block: bytes) -> EntryId:
     """Return the id of the first message in a block."""
-    found = _FIRST.match(block)
+    found = _FIRST_ENTRY.match(block)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
@@ -291,24 +291,24 @@ def outside(state: QueueState) -> Op[int]:
     return int((yield from ask(state, "HLEN", state.keys.bodies)))
 
 
-class Told(NamedTuple):
+class SweepTold(NamedTuple):
     """A message that lies by itself or in a stream: its spot, which may be "new", its last error, and its body.
 
     `payload` is there if that lies by itself.
     """
 
-    spot: Spot
+    spot: SweepSpot
     last_error: str
     body: bytes
     payload: bytes | None = None
 
 
-def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]:
+def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[SweepTold | None]]:
     """Return the messages with these handles ("place:entry id") as they are now; None for one that is gone.
 
     They are fewer if they are large: ask for the rest. The deliveries of messages in flight are not known.
     """
-    asked = handles[:TOLD]
+    asked = handles[:STATES_A_CALL]
     numbers = dict.fromkeys(handle.partition(b":")[0].decode() for handle in asked)
     streams = state.declared([number for number in numbers if number != "d"])
     call = Call.on(state.keys, "states", (_BODY_BYTES, *asked), rest=streams)
@@ -316,13 +316,13 @@ def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]
     return [_told(row) if row else None for row in rows]
 
 
-def _told(row: Sequence[Any]) -> Told:
+def _told(row: Sequence[Any]) -> SweepTold:
     name, deliveries, due, error, *body = row
-    spot = Spot(name.decode(), int(deliveries), int(due) if due else None)
-    return Told(spot, error.decode(errors="replace"), *body)
+    spot = SweepSpot(name.decode(), int(deliveries), int(due) if due else None)
+    return SweepTold(spot, error.decode(errors="replace"), *body)
 
 
-def last_errors(state: QueueState, spots: Mapping[bytes, Spot]) -> Op[dict[bytes, str]]:
+def last_errors(state: QueueState, spots: Mapping[bytes, SweepSpot]) -> Op[dict[bytes, str]]:
     """Return the last errors of those of some messages that have any, by entry id."""
     found = {entry: "lease ended" for entry, spot in spots.items() if "l" in spot.flags.lower()}
     wanted = [entry for entry, spot in spots.items() if "e" in spot.flags and entry not in found]

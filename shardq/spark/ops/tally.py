@@ -9,7 +9,7 @@ from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 
-PAGE = 1000
+FIELDS_A_CALL = 1000
 
 
 def parts_of(state: QueueState) -> Op[list[str]]:
@@ -22,8 +22,8 @@ def stored_by(state: QueueState, write_id: str) -> Op[int]:
     """Return how many rows of the newest batch of *write_id* were ever stored, as far as the queue remembers."""
     fields = [field for field in (yield from _fields(state)) if _is_of(field, f"o:{write_id}:".encode())]
     stored = 0
-    for at in range(0, len(fields), PAGE):
-        offsets = yield from ask(state, "HMGET", state.keys.dedup, *fields[at : at + PAGE])
+    for at in range(0, len(fields), FIELDS_A_CALL):
+        offsets = yield from ask(state, "HMGET", state.keys.dedup, *fields[at : at + FIELDS_A_CALL])
         stored += sum(int(text.split(b"|")[1]) for text in offsets if text)
     return stored
 
@@ -40,14 +40,14 @@ def _fields(state: QueueState) -> Op[list[bytes]]:
     An end only moves backwards when nobody asks for its write any more. So none is missed, although writes go on.
     """
     found: dict[bytes, None] = {}
-    start, count = "-inf", PAGE
+    start, count = "-inf", FIELDS_A_CALL
     while True:
         page = yield from _page(state, start, count)
         found |= dict.fromkeys(member for member, _ in page)
         if len(page) < count:
             return [member for member in found if member.startswith(b"o:")]
         last = page[-1][1]
-        count = 2 * count if last == start else PAGE  # all of these end at once: look further behind them
+        count = 2 * count if last == start else FIELDS_A_CALL  # all of these end at once: look further behind them
         start = last
 
 

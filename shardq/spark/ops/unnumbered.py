@@ -14,13 +14,15 @@ from shardq.errors import DurabilityUnknown, OutcomeUnknown
 from shardq.ops.queue.numbered import number_of
 from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import TRANSIENT, refuse
-from shardq.ops.queue.sequences import FORGOTTEN, ProducerSequence
+from shardq.ops.queue.sequences import NO_SEQUENCE, ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
-from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
+from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
-STAYS = "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"
+STORED_STAYS = (
+    "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +38,7 @@ class Span:
     is_unsure: bool = False
 
 
-def store_unnumbered(state: QueueState, rows: Rows, pace: Pace) -> Op[None]:
+def store_unnumbered(state: QueueState, rows: Rows, pace: RowPace) -> Op[None]:
     """Store *rows*. QueueFull if the queue stayed full for `patience` seconds. Also OutcomeUnknown, BackendErrors."""
     tries, at = Tries(state, pace), 0
     pending: list[Span] = []
@@ -62,7 +64,7 @@ def _count(pending: Sequence[Span]) -> int:
     return sum(span.to - span.at for span in pending)
 
 
-def _send_calls(state: QueueState, rows: Rows, pending: list[Span], pace: Pace, until: float) -> Op[str]:
+def _send_calls(state: QueueState, rows: Rows, pending: list[Span], pace: RowPace, until: float) -> Op[str]:
     """Send the calls of *pending* in one round trip, and leave in it what is not stored.
 
     Return '' or the name of the trouble, such as a bound of the queue.
@@ -94,7 +96,7 @@ def _trouble(state: QueueState, pending: list[Span], span: Span, outcome: Any) -
     """Return the name of the trouble, and prepare the next try of *span*. Raise an error that will not go away."""
     match outcome:
         case [b"FULL", b"max_producers"]:
-            span.sequence = FORGOTTEN
+            span.sequence = NO_SEQUENCE
             return "max_producers"
         case [b"FULL", bound, *_]:
             _split(state, pending, span)
@@ -120,11 +122,13 @@ def _split(state: QueueState, pending: list[Span], span: Span) -> None:
 
 
 def _free(state: QueueState, span: Span) -> None:
-    if span.sequence is not FORGOTTEN:
+    if span.sequence is not NO_SEQUENCE:
         state.sequences.free(span.sequence)
 
 
-def _give_up(state: QueueState, trouble: str, pace: Pace, pending: Sequence[Span]) -> Exception:
+def _give_up(state: QueueState, trouble: str, pace: RowPace, pending: Sequence[Span]) -> Exception:
     if any(span.is_unsure for span in pending):
-        return OutcomeUnknown(f"rows of queue {state.keys.name!r} may be stored: no answer came ({trouble}); {STAYS}")
-    return give_up_error(state, trouble, pace, STAYS)
+        return OutcomeUnknown(
+            f"rows of queue {state.keys.name!r} may be stored: no answer came ({trouble}); {STORED_STAYS}"
+        )
+    return give_up_error(state, trouble, pace, STORED_STAYS)

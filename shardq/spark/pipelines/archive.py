@@ -19,7 +19,7 @@ from shardq.errors import ConfigError
 from shardq.spark.pipelines.checkpoint import Checkpoint
 from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.inputs import following, wait
-from shardq.spark.pipelines.report import Progress
+from shardq.spark.pipelines.report import PipelineProgress
 from shardq.spark.schema import table_schema
 
 TABLES: Final = {"journal": "time", "dead": "died_at"}
@@ -154,7 +154,7 @@ class Archive:
         name: str,
         queues: Sequence[str],
         options: Mapping[str, str],
-        progress: Progress,
+        progress: PipelineProgress,
         *,
         every: float | None = None,
         adopt: bool = False,

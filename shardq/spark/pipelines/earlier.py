@@ -12,15 +12,15 @@ from pyspark.sql.types import StructType
 from shardq.client import Client
 from shardq.spark.ops.tally import parts_of, stored_by
 from shardq.spark.pipelines.files import named
-from shardq.spark.pipelines.report import Progress
+from shardq.spark.pipelines.report import PipelineProgress
 from shardq.spark.references import url_of
 
-SHOWN: Final = 3
-"""So many ids of earlier loads are named."""
+MAX_IDS: Final = 3
+"""Ids of earlier loads that are named."""
 
 
 def tell_known(
-    rows: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: Progress
+    rows: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: PipelineProgress
 ) -> None:
     """Report how many files of *rows* other loads have stored in *queues*: what *write_id* stores of them is doubled.
 
@@ -41,9 +41,9 @@ def tell_known(
         _warn(again, len(files), progress)
 
 
-def _warn(again: list[set[str]], files: int, progress: Progress) -> None:
+def _warn(again: list[set[str]], files: int, progress: PipelineProgress) -> None:
     others = sorted(set().union(*again))
-    ids = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else "")
+    ids = ", ".join(others[:MAX_IDS]) + (f" and {len(others) - MAX_IDS:,} more" if len(others) > MAX_IDS else "")
     were = "was" if len(again) == 1 else "were"
     remark = (
         f"{len(again):,} of the {files:,} files {were} loaded before, under {ids}: their rows are written once more, "
@@ -72,7 +72,7 @@ class Diverted:
         with client_of(self.options) as client:
             return client.run(stored_by(client.state_of(self.errors, {}), self.write_id))
 
-    def tell(self, rows: DataFrame, progress: Progress) -> None:
+    def tell(self, rows: DataFrame, progress: PipelineProgress) -> None:
         """Report how many rows were diverted, and why the first of those that are still there was."""
         if not self.errors:
             return

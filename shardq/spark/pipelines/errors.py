@@ -8,7 +8,7 @@ from typing import Final
 RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 """The last line of a Python traceback."""
 
-OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
+SHARDQ_ERROR: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
 """The last line of a Python traceback with an error of shardq, within a message of Spark."""
 
 SPARKS: Final = re.compile(r"^.*?(\[[A-Z_.]+\] .+)$", re.MULTILINE)
@@ -21,7 +21,7 @@ GONE: Final = (
     "Spark's JVM has ended, killed or without memory: run it again, perhaps with --conf spark.driver.memory=4g"
 )
 
-MEANT: Final[tuple[tuple[str, str], ...]] = (
+ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (
         r"No module named 'shardq'",
         "Spark's workers have no shardq: install it there, or ship it by --py-files shardq.zip (docs/spark.md)",
@@ -84,10 +84,10 @@ MEANT: Final[tuple[tuple[str, str], ...]] = (
 def line_of(error: Exception) -> str:
     """The message of an error of Spark in one line; if shardq raised it in a task, shardq's message."""
     text = str(error)
-    if ours := OURS.findall(text):
+    if ours := SHARDQ_ERROR.findall(text):
         return _cut(ours[-1])
     causes = f"{text}\n{getattr(error, '_stackTrace', '')}"
-    for pattern, meant in MEANT:
+    for pattern, meant in ADVICE:
         if found := re.search(pattern, causes):
             return meant.format(next((each for each in found.groups() if each), ""))
     return _cut(_own(text) or type(error).__name__)

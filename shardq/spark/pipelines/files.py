@@ -14,17 +14,17 @@ from pyspark.sql import functions as F  # noqa: N812
 SPLIT: Final = 8 * 1024 * 1024
 """A file is cut into pieces of so many bytes at most: it takes a second or less to store one."""
 
-CUTS: Final = {"spark.sql.files.maxPartitionBytes": str(SPLIT), "spark.sql.files.openCostInBytes": str(SPLIT)}
+SPLIT_SETTINGS: Final = {"spark.sql.files.maxPartitionBytes": str(SPLIT), "spark.sql.files.openCostInBytes": str(SPLIT)}
 """Spark makes splits of openCostInBytes at least and maxPartitionBytes at most. Where the two are the same, neither the
 other files nor the number of cores has a say in where a file is cut."""
 
 PER_TASK: Final = 16
 """A task reads so many pieces where there are many, so that a hundred thousand of them are not as many tasks."""
 
-NARROW: Final = frozenset({"LogicalRelation", "StreamingRelation", "SubqueryAlias", "Project", "Filter"})
+NARROW_STEPS: Final = frozenset({"LogicalRelation", "StreamingRelation", "SubqueryAlias", "Project", "Filter"})
 """The steps of a query that leave the rows of a piece together and in order. Views do, but they hide `_metadata`."""
 
-FEW: Final = 8
+MAX_FILES_ONE_BY_ONE: Final = 8
 """Files of one folder whose sizes are asked for one by one; of more the whole folder is listed."""
 
 
@@ -49,7 +49,7 @@ def piece(rows: DataFrame) -> Column | None:
 
     The name is short, since Redis keeps one for each piece: a hash of the file's path, and where the piece begins.
     """
-    if not _steps(rows) <= NARROW or "_metadata" in rows.columns:
+    if not _steps(rows) <= NARROW_STEPS or "_metadata" in rows.columns:
         return None
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
     return F.concat(_name(path), F.lit("-"), start.cast("string"))
@@ -85,7 +85,7 @@ def _steps(rows: DataFrame) -> set[str]:
 def bundled(made: DataFrame) -> DataFrame:
     """*made* in fewer tasks where many small files make many: pieces that follow each other go into one task."""
     spark = made.sparkSession
-    with overridden(spark, CUTS):
+    with overridden(spark, SPLIT_SETTINGS):
         pieces = made._jdf.rdd().getNumPartitions()
     return made.coalesce(max(4 * spark.sparkContext.defaultParallelism, -(-pieces // PER_TASK)))
 
@@ -102,9 +102,9 @@ def versions(rows: DataFrame) -> list[str]:
         folders[name.rpartition("/")[0]].append(name)
     found = []
     for names in folders.values():
-        paths = [jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name)) for name in names[:FEW]]
+        paths = [jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name)) for name in names[:MAX_FILES_ONE_BY_ONE]]
         system = paths[0].getFileSystem(settings)
-        if len(names) <= FEW:
+        if len(names) <= MAX_FILES_ONE_BY_ONE:
             found += [_version(status, status.getPath().toString()) for status in map(system.getFileStatus, paths)]
         else:
             wanted = {unquote(name.rpartition("/")[2]) for name in names}

@@ -17,9 +17,9 @@ from shardq.spark.pipelines.files import overridden
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
 SUFFIXES: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".orc": "orc"}
-NONE: Final[Mapping[str, str]] = {}
+NO_OPTIONS: Final[Mapping[str, str]] = {}
 
-STRICT: Final = {
+STRICT_OPTIONS: Final = {
     "csv": {"header": "true", "enforceSchema": "false", "mode": "FAILFAST"},
     "json": {"mode": "FAILFAST"},
 }
@@ -49,7 +49,7 @@ def read_table(
     *,
     form: str | None = None,
     schema: str | None = None,
-    options: Mapping[str, str] = NONE,
+    options: Mapping[str, str] = NO_OPTIONS,
     typed: Iterable[str] = (),
 ) -> DataFrame:
     """The rows of a folder, file, glob or (format "table") table of the catalog.
@@ -90,7 +90,7 @@ def follow_files(
     *,
     form: str | None = None,
     schema: str | None = None,
-    options: Mapping[str, str] = NONE,
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> DataFrame:
     """The rows of the files that lie in a folder and of those that will, as a stream which has each file once.
 
@@ -112,7 +112,7 @@ def _prepared(reader: Any, form: str, schema: str | None, options: Mapping[str, 
     if named := next((name for name in options if name.lower() in ("path", "paths")), None):
         raise ConfigError(f"the option {named} would name other files than the rows that are given: leave it out")
     reader = reader.format(form).schema(schema) if schema else reader.format(form)
-    return reader.options(**{**STRICT.get(form, NONE), **options})
+    return reader.options(**{**STRICT_OPTIONS.get(form, NO_OPTIONS), **options})
 
 
 def following(

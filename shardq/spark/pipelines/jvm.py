@@ -22,7 +22,7 @@ from pyspark.logger import PySparkLogger
 from shardq.errors import ConfigError
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
-ALWAYS: Final = re.compile(r"WARNING: Using incubator modules: ")
+EXPECTED_WARNINGS: Final = re.compile(r"WARNING: Using incubator modules: ")
 """The JVM warns of modules that Spark itself requests; no setting turns that off."""
 
 FRAME: Final = re.compile(r"\tat ")
@@ -151,5 +151,5 @@ def logging_options() -> dict[str, str]:
 def _forward_lines(reading: int, tell: Tell, running: Event) -> None:
     with open(reading, encoding="utf-8", errors="replace") as stream:
         for line in stream:
-            if not ALWAYS.match(line) and (running.is_set() or not FRAME.match(line)):
+            if not EXPECTED_WARNINGS.match(line) and (running.is_set() or not FRAME.match(line)):
                 tell(line.rstrip("\n"))

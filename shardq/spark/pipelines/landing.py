@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.errors import ConfigError
 from shardq.spark import register
 from shardq.spark.pipelines.earlier import Diverted
-from shardq.spark.pipelines.files import CUTS, bundled, overridden
+from shardq.spark.pipelines.files import SPLIT_SETTINGS, bundled, overridden
 from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.inputs import following, wait
 from shardq.spark.pipelines.load import save
-from shardq.spark.pipelines.report import Progress
+from shardq.spark.pipelines.report import PipelineProgress
 
 
 def landing_id(spark: SparkSession, path: str, queue: str) -> str:
@@ -72,7 +72,7 @@ class Landing:
         else:
             seen.write_json(mine, CLAIM)
 
-    def follow(self, made: DataFrame, options: Mapping[str, str], progress: Progress) -> int:
+    def follow(self, made: DataFrame, options: Mapping[str, str], progress: PipelineProgress) -> int:
         """Write the rows *made* by `messages`; returns how many rows this run took from files.
 
         *options* are those of format("shardq"), `url` among them.
@@ -87,7 +87,10 @@ class Landing:
             progress.say(f"batch {number}: {self.rows:,} rows so far")
 
         diverted = Diverted(self.write_id, options)
-        with overridden(made.sparkSession, CUTS), progress.step(f"following into {self.queue} as {self.write_id}"):
+        with (
+            overridden(made.sparkSession, SPLIT_SETTINGS),
+            progress.step(f"following into {self.queue} as {self.write_id}"),
+        ):
             query = following(made, store, f"load {self.queue}", self.checkpoint, self.every)
             try:
                 wait(query)

@@ -17,13 +17,13 @@ from shardq.client import Queue
 from shardq.errors import ConfigError, PipelineFailed, QueueMissing
 from shardq.spark.ops.bulk import LOST_OFFSETS
 from shardq.spark.pipelines.earlier import Diverted, client_of
-from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
-from shardq.spark.pipelines.report import Progress
+from shardq.spark.pipelines.files import SPLIT_SETTINGS, bundled, overridden, piece, versions
+from shardq.spark.pipelines.report import PipelineProgress
 from shardq.spark.pipelines.session import explained
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class LoadColumns:
     """Which column of a table becomes which part of a message. Without `payload` the payload is all other columns.
 
     `delay` and `deadline` are seconds from the write.
@@ -42,7 +42,7 @@ class Columns:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-def messages(rows: DataFrame, columns: Columns, **beside: Column) -> DataFrame:
+def messages(rows: DataFrame, columns: LoadColumns, **beside: Column) -> DataFrame:
     """*rows* as format("shardq") takes them. ConfigError names a column that is missing or has a wrong type.
 
     Rows of files get the column `part`, by which they are numbered: so it is all the same which tasks read them.
@@ -53,7 +53,9 @@ def messages(rows: DataFrame, columns: Columns, **beside: Column) -> DataFrame:
         if name not in rows.columns:
             there = ", ".join(rows.columns) or "none: there are no rows"
             raise ConfigError(f"{part}: there is no column {shown(name)}; the columns are {there}")
-    chosen = {part: SHAPED[part](F.col(f"`{name}`"), name, rows.schema[name].dataType) for part, name in given.items()}
+    chosen = {
+        part: SHAPED_COLUMNS[part](F.col(f"`{name}`"), name, rows.schema[name].dataType) for part, name in given.items()
+    }
     chosen["payload"] = _payload(rows, columns)
     where = piece(rows)
     if where is not None:
@@ -62,7 +64,7 @@ def messages(rows: DataFrame, columns: Columns, **beside: Column) -> DataFrame:
     return made if where is None or rows.isStreaming else bundled(made)
 
 
-def _payload(rows: DataFrame, columns: Columns) -> Column:
+def _payload(rows: DataFrame, columns: LoadColumns) -> Column:
     if columns.payload:
         return F.col(f"`{columns.payload}`")
     used = set(columns.given().values()) - {columns.shard_key}
@@ -95,7 +97,7 @@ def _headers(column: Column, name: str, kind: DataType) -> Column:
 
 
 HEADERS: Final = MapType(StringType(), StringType())
-SHAPED: Final[Mapping[str, Callable[[Column, str, DataType], Column]]] = {
+SHAPED_COLUMNS: Final[Mapping[str, Callable[[Column, str, DataType], Column]]] = {
     "shard_key": _key,
     "delay": _seconds,
     "deadline": _seconds,
@@ -120,7 +122,7 @@ def identity(rows: DataFrame, target: str, *how: object) -> str:
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str], progress: Progress) -> int:
+def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str], progress: PipelineProgress) -> int:
     """Write the rows *made* by `messages` into *queue* under *write_id*; returns how many rows there were.
 
     *options* are those of format("shardq"), `url` among them.
@@ -144,7 +146,7 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
 
 def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:
     """Write the rows *made* by `messages` under *write_id*. PipelineFailed says how to go on when it fails."""
-    with overridden(made.sparkSession, CUTS):
+    with overridden(made.sparkSession, SPLIT_SETTINGS):
         try:
             with explained():
                 made.write.format("shardq").options(**options).option("writeId", write_id).mode("append").save()

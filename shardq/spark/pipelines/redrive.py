@@ -16,11 +16,11 @@ from shardq.client import Queue
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError, PartlyDone
 from shardq.model import DeadLetter
-from shardq.spark.pipelines.report import Progress
+from shardq.spark.pipelines.report import PipelineProgress
 from shardq.spark.schema import table_schema
 
-CHUNK: Final = 100
-SHOWN: Final = 10
+LETTERS_A_CALL: Final = 100
+MAX_SHOWN: Final = 10
 
 
 def letters(spark: SparkSession, url: str, queue: str, condition: str, **options: str) -> DataFrame:
@@ -46,9 +46,9 @@ def _letters(spark: SparkSession, url: str, queue: str, options: Mapping[str, st
     return dead.withColumn("key", F.col("shard_key")).withColumn("shard_key", F.col("key").cast("string"))
 
 
-def preview(chosen: DataFrame, progress: Progress) -> int:
+def preview(chosen: DataFrame, progress: PipelineProgress) -> int:
     """Count the chosen dead letters, and add the counts by reason and of shard keys to the report."""
-    by_reason = chosen.groupBy("reason").count().orderBy(F.desc("count"), "reason").limit(SHOWN).collect()
+    by_reason = chosen.groupBy("reason").count().orderBy(F.desc("count"), "reason").limit(MAX_SHOWN).collect()
     total = chosen.agg(F.count(F.lit(1)), F.count_distinct("key"), F.min("died_at"), F.max("died_at")).first()
     count, keys, oldest, newest = total or (0, 0, None, None)
     progress.report.figures |= {"chosen": count, "shard_keys": keys}
@@ -62,7 +62,7 @@ def redrive(
     chosen: DataFrame,
     queue: Queue,
     rate: float,
-    progress: Progress,
+    progress: PipelineProgress,
     *,
     clock: Clock | None = None,
     pause: Callable[[float], object] | None = None,
@@ -78,7 +78,7 @@ def redrive(
     begun, tried, moved = clock.monotonic(), 0, 0
     progress.sofar = lambda: f"{moved:,} of {tried:,} dead letters are back in the queue"
     rows = chosen.select("entry_id", "message_id", "key").orderBy("died_at", "entry_id").toLocalIterator()
-    found, size = map(_letter, rows), max(1, min(CHUNK, int(rate)))
+    found, size = map(_letter, rows), max(1, min(LETTERS_A_CALL, int(rate)))
     while some := list(islice(found, size)):
         if (early := begun + tried / rate - clock.monotonic()) > 0:
             pause(early)

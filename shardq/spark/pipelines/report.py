@@ -33,7 +33,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Progress:
+class PipelineProgress:
     """Tells which step runs, and writes down how long each took.
 
     `watch` looks at a step while it runs (`shardq.spark.pipelines.watch`); `sofar` says how far it is, where the step

@@ -17,15 +17,15 @@ from shardq.routing import Router
 from shardq.routing.router import Binding
 from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.inputs import check_columns
-from shardq.spark.pipelines.load import Columns, messages, save
-from shardq.spark.pipelines.report import Progress
+from shardq.spark.pipelines.load import LoadColumns, messages, save
+from shardq.spark.pipelines.report import PipelineProgress
 
 MAX_QUEUES: Final = 1000
 Batches = Iterator[pa.RecordBatch]
 
 
 def routed(
-    events: DataFrame, columns: Columns, bindings: Sequence[Binding], topic: str = "topic", *, divert: bool = False
+    events: DataFrame, columns: LoadColumns, bindings: Sequence[Binding], topic: str = "topic", *, divert: bool = False
 ) -> DataFrame:
     """The messages made of *events*, with the column `queue`: a row for each queue that its event's topic goes to.
 
@@ -43,7 +43,7 @@ def routed(
 
 
 def write(
-    routes: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: Progress
+    routes: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: PipelineProgress
 ) -> dict[str, int]:
     """Write the messages of `routed` in one job; how many there were for each of *queues* that they go to.
 

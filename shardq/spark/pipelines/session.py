@@ -24,11 +24,11 @@ from shardq.spark.pipelines.errors import GONE, line_of, unanswered
 from shardq.spark.pipelines.jvm import Tell, end, logging_options, start, to_stderr
 
 OLDEST_JAVA: Final = 17
-TRIES: Final = 4
+MAX_TRIES: Final = 4
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
-FEWEST: Final = 16
+MIN_PARTITIONS: Final = 16
 """On a cluster, whose executors may come later, and only then Spark knows how many cores it has."""
-LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
+LOCAL_MASTER: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
 """A local master that says nothing of failures; then Spark tries no task twice."""
 
 SETTINGS: Final = {
@@ -86,8 +86,8 @@ def patient(master: str) -> str:
 
     No pipeline takes harm from that: each row is stored once, and each file is written whole.
     """
-    found = LOCAL.fullmatch(master)
-    return f"local[{found[1] or 1},{TRIES}]" if found else master
+    found = LOCAL_MASTER.fullmatch(master)
+    return f"local[{found[1] or 1},{MAX_TRIES}]" if found else master
 
 
 def stop() -> None:
@@ -118,7 +118,7 @@ def _size(spark: SparkSession) -> None:
     """
     context = spark.sparkContext
     if PARTITIONS not in dict(context.getConf().getAll()):
-        fewest = 1 if context.master.startswith("local") else FEWEST
+        fewest = 1 if context.master.startswith("local") else MIN_PARTITIONS
         spark.conf.set(PARTITIONS, str(max(fewest, 2 * context.defaultParallelism)))
 
 

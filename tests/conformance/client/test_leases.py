@@ -31,7 +31,7 @@ class Forward(SystemClock):
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that is put forward is noticed at once, not after a second."""
-    monkeypatch.setattr(timer, "LONGEST_WAIT", 0.02)
+    monkeypatch.setattr(timer, "MAX_WAIT", 0.02)
 
 
 @pytest.fixture

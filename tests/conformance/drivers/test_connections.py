@@ -10,7 +10,7 @@ import hiredis
 import pytest
 
 from shardq import AsyncClient, BackendTimeout, DurabilityUnknown, OutcomeUnknown
-from shardq.drivers.async_link import LARGE
+from shardq.drivers.async_link import LARGE_REQUEST_BYTES
 from shardq.protocol.scripts import library
 from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.proxy import Proxy
@@ -109,7 +109,7 @@ async def test_a_large_request_and_one_that_waits_for_replicas_go_by_themselves(
         queue = client.queue(queue_name, streams=4)
         await queue.write("small", shard_key="t")
         assert len(connections(server) - others) == 1
-        await queue.write(b"x" * 2 * LARGE, shard_key="t")
+        await queue.write(b"x" * 2 * LARGE_REQUEST_BYTES, shard_key="t")
         assert len(connections(server) - others) == 2
     others = connections(server)
     async with AsyncClient.from_url(server.url, timeout=60, durability="replica(1)") as client:
@@ -147,11 +147,11 @@ def test_a_single_connection_is_enough_for_all_that_does_not_block(
     with opened(client_kind, server.url, timeout=60, max_connections=1) as client:
         queue = client.queue(queue_name, streams=4)
         queue.write("small", shard_key="t")
-        queue.write("x" * 2 * LARGE, shard_key="t")
+        queue.write("x" * 2 * LARGE_REQUEST_BYTES, shard_key="t")
         queue.write_many([(number, "t") for number in range(SMALL)])
         first = queue.read()
         second = queue.read(ack=first)
-        assert {len(first.payload), len(second.payload)} == {5, 2 * LARGE}
+        assert {len(first.payload), len(second.payload)} == {5, 2 * LARGE_REQUEST_BYTES}
         second.ack()
         assert sorted(each.payload for each in queue.read_many(SMALL, block=60)) == [*range(SMALL)]
         assert queue.read_many(1, block=0.05) == []

@@ -10,7 +10,7 @@ import pytest
 
 from shardq.clock import SystemClock
 from shardq.drivers import Driver, Target
-from shardq.drivers.forms import LATER, SOON
+from shardq.drivers.forms import RETRY_SECONDS, SOON_SECONDS
 from shardq.ops.operate.libraries import why_no_library
 from shardq.ops.queue.steps import Batch, Call, Refused
 from shardq.protocol.library import Library
@@ -140,7 +140,7 @@ def test_a_full_server_runs_the_same_text_as_scripts(server: Server, functions: 
     server.run("CONFIG", "SET", "maxmemory", 0)
     assert caller.attempt(put(functions)) == OK
     assert (caller.forms.of(None), loaded(server)) == (HASH, set())
-    clock.advance(SOON)
+    clock.advance(SOON_SECONDS)
     assert caller.attempt(put(functions)) == OK
     assert (caller.forms.of(None), loaded(server)) == (FUNCTION, {functions.name})
 
@@ -185,9 +185,9 @@ def test_a_user_without_the_right_to_functions_sends_scripts(
     assert commands(server) == before | {"evalsha_ro": before.get("evalsha_ro", 0) + 1}
     assert loaded(server) == set()
     assert (caller.forms.refusal(None) is not None, told_why(url)) == (True, RESTRICTED[rules])
-    clock.advance(SOON)
+    clock.advance(SOON_SECONDS)
     assert caller.forms.of(None) == HASH
-    clock.advance(LATER)
+    clock.advance(RETRY_SECONDS)
     assert caller.forms.of(None) == FUNCTION
     server.run("ACL", "DELUSER", "restricted")
 

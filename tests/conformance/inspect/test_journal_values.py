@@ -9,7 +9,7 @@ import pytest
 from shardq import Event, Limits, Queue
 from shardq.ops.inspect.beats import beat_call
 from shardq.ops.queue.steps import Call
-from shardq.protocol.beats import GONE
+from shardq.protocol.beats import GONE_AFTER
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.inner import run
@@ -119,10 +119,10 @@ def test_a_worker_joins_once_and_leaves_once(queue: Queue) -> None:
 def test_a_worker_that_is_silent_is_given_up_once_and_joins_again(queue: Queue, world: World) -> None:
     """Others notice that. It is still shown as gone."""
     beat(queue, "host-7")
-    hear_earlier(queue, world, "host-7", 2 * GONE)
+    hear_earlier(queue, world, "host-7", 2 * GONE_AFTER)
     (left,) = looked_at(queue, 1)
     assert (left["worker"], left["slots"]) == ("host-7", "8")
-    assert 2 * GONE <= float(left["silent"]) < 4 * GONE
+    assert 2 * GONE_AFTER <= float(left["silent"]) < 4 * GONE_AFTER
     assert {each.id: each.state for each in queue.workers()} == {"looks": "working", "host-7": "gone"}
     for _ in range(100):
         beat(queue, "looks")
@@ -136,7 +136,7 @@ def test_one_that_said_its_end_is_not_given_up(queue: Queue, world: World) -> No
     beat(queue, "over", ENDED)
     beat(queue, "gone")
     for worker in ("over", "gone"):
-        hear_earlier(queue, world, worker, 2 * GONE)
+        hear_earlier(queue, world, worker, 2 * GONE_AFTER)
     assert [each["worker"] for each in looked_at(queue, 2)] == ["over", "gone"]
 
 

@@ -104,7 +104,7 @@ def test_each_age_is_that_of_the_message_that_waits_longest(
     open_queue: OpenQueue, monkeypatch: pytest.MonkeyPatch, parents: int, small: int
 ) -> None:
     """Also of a message behind many others, and of children."""
-    monkeypatch.setattr(tenants, "SMALL", small)
+    monkeypatch.setattr(tenants, "FEW_MESSAGES", small)
     queue = open_queue(streams=2, streams_per_shard=1, window=50, parents=parents)
     since: dict[str, int] = {}
     for number in range(90):
@@ -167,8 +167,8 @@ def test_a_survey_makes_few_calls_however_many_tenants_there_are(open_queue: Ope
             counts[size][order] = len(steps)
     for order in ORDERS:
         few, many = (counts[size][order] for size in counts)
-        assert many <= 10 if order == "oldest" else many <= 10 + 4000 / tenants.PAGE, counts
-        assert many <= few + (0 if order == "oldest" else 3000 / tenants.PAGE + 1), counts
+        assert many <= 10 if order == "oldest" else many <= 10 + 4000 / tenants.FIELDS_A_CALL, counts
+        assert many <= few + (0 if order == "oldest" else 3000 / tenants.FIELDS_A_CALL + 1), counts
 
 
 @pytest.mark.parametrize("limits", [Limits(rate=0.001, burst=1), Limits(max_in_flight=1)])

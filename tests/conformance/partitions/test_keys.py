@@ -62,7 +62,7 @@ KEYS: list[dict[str, Any]] = [{"dedup_key": "k"}, {"unique_key": "k"}]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody holds an old map here, but who says so."""
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

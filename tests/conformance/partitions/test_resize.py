@@ -28,7 +28,7 @@ SOON = 30.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody holds an old map here: each step is done by clients that look at the queue anew."""
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
 
 
 def fresh(world: World, queue: Queue) -> Queue:
@@ -201,7 +201,7 @@ def test_two_resizes_to_the_same_number_at_once_are_as_one(real: None, world: Wo
 def test_of_two_resizes_at_once_one_wins_and_the_other_hears_it(
     real: None, world: World, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resize, "PAUSE", 0.5)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.5)
     queues = {wanted: fresh(world, queue) for wanted in (3, 5)}
     ids = ids_of_written(queue)
     with ThreadPoolExecutor(2) as pool:

@@ -220,7 +220,7 @@ def test_a_resize_moves_what_is_stored_to_its_home(
     world: World, open_queue: OpenQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up and down; and what the home has no room for stays where it is."""
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
     queue = open_queue(streams=8, streams_per_shard=2, max_schedules=30)
     for number, tenant in TENANTS.items():
         queue.schedules.add(f"s{number}", CALL, shard_key=tenant, every=60)
@@ -248,7 +248,7 @@ def seen_anew(world: World, queue: Queue) -> Queue:
 def test_a_worker_that_was_idle_across_a_resize_writes_no_slot_twice(
     real: None, world: World, open_queue: OpenQueue, monkeypatch: pytest.MonkeyPatch, idle_is: str
 ) -> None:
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
     queue = open_queue(streams=8, streams_per_shard=2, journal=30_000)
     queue.declare()
     program = fixed(TENANTS[1], TENANTS[2])

@@ -251,7 +251,7 @@ def test_a_reader_beside_a_resize_hears_of_the_next_one(
     server: Server, reading: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client that it waits in has made the first one: what it keeps for its readers stays."""
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
     with ThreadPoolExecutor(1) as pool, Client.from_url(server.url) as client:
         read = pool.submit(reading.read, block=SOON)
         eventually(lambda: waiting(reading) == 1)

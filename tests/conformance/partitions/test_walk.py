@@ -60,7 +60,7 @@ def test_whatever_happens_sums_are_a_full_count_and_nothing_is_lost(
     open_queue: OpenQueue, world: World, real: None, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client, which was told nothing, writes each key once, whatever it knows of the partitions."""
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
     world.partitions = 3
     for _ in range(WALKS):
         name = open_queue(create=False).name

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shardq import Empty, LeaseLost, Limits, Queue, QueueFull
-from shardq.ops.queue.state import REMEMBERED
+from shardq.ops.queue.state import READS_REMEMBERED
 from shardq.ops.queue.steps import Call
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -100,8 +100,8 @@ def test_after_a_refusal_calls_declare_all_keys_for_a_while(open_queue: OpenQueu
     queue.write(b"x", shard_key="t")  # it notes its producer, for which it declares all
     few = queue.state.few["write"]
     seen = []
-    for _ in range(REMEMBERED + 2):
+    for _ in range(READS_REMEMBERED + 2):
         queue.write(b"x", shard_key="t")
         seen.append(few.lacking)
-    assert seen == [*range(REMEMBERED, -1, -1), REMEMBERED]
-    assert queue.stats().backlog == REMEMBERED + 3
+    assert seen == [*range(READS_REMEMBERED, -1, -1), READS_REMEMBERED]
+    assert queue.stats().backlog == READS_REMEMBERED + 3

@@ -19,7 +19,7 @@ from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.settle.command import settle_call
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
-from shardq.protocol.actions import Asked, spelled
+from shardq.protocol.actions import AskedAction, spelled
 from shardq.protocol.keys import RouterKeys
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -303,7 +303,7 @@ def _bind(queue: Queue, world: World) -> None:
 
 def _act(queue: Queue, world: World) -> None:
     first, second = (letter.entry_id for letter in _dead(queue, 2))
-    asked = spelled(Asked("redrive", Where(state="dead")))
+    asked = spelled(AskedAction("redrive", Where(state="dead")))
     assert by_hand(queue, "steer", "begin", "x", "me", asked, "me")[0] == b"OK"
     rows = [("0-0-d", "d", each, "", "dead", 0) for each in (first, first, second, first)]
     words = ("x", "me", 0, "somebody", "redrive", "running", "", "-", "", *(word for row in rows for word in row))

@@ -28,7 +28,7 @@ JOBS = 20
 def other(queue: Queue, world: World, monkeypatch: pytest.MonkeyPatch) -> Client:
     """The client of a reader that relies on being woken."""
     monkeypatch.setattr(base, "MAX_SLICE", MINUTE)
-    monkeypatch.setattr(waiting, "FRESH", MINUTE)
+    monkeypatch.setattr(waiting, "FRESH_SECONDS", MINUTE)
     return world.client(wait_slice=MINUTE)
 
 
@@ -190,7 +190,7 @@ def test_what_another_reader_has_taken_and_not_acked_ends_the_wait(world: World,
 def test_who_lost_a_notification_looks_by_itself(
     world: World, queue: Queue, reader: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "SOON", 0.4)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.4)
     emptied(world, queue, reader)
     queue.write("second", shard_key="t")
     world.raw.xgroup_setid(queue.state.keys.notifications, "shardq", "$")

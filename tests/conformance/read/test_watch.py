@@ -7,7 +7,7 @@ import pytest
 from shardq import Empty, Limits, Message, Queue
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.read.command import ALL_DECLARED, ReadReply, read_call, read_reply
-from shardq.ops.read.waiting import Outstanding, Request
+from shardq.ops.read.waiting import Outstanding, ReadRequest
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.operate.test_limits_blocked import woken
 from tests.conformance.read.test_blocking import SLICE, SOON, Reader, StartReader, blocked, patient, start_reader
@@ -39,7 +39,7 @@ def readers(open_queue: OpenQueue, world: World) -> list[Queue]:
 def look(queue: Queue, stays: float = 30.0) -> ReadReply:
     """What a reader finds that would wait for *stays* seconds: it says that, and goes away."""
     state = queue.state
-    call = read_call(state, Request(1, 30.0, None), stays, Outstanding(), declare=ALL_DECLARED)
+    call = read_call(state, ReadRequest(1, 30.0, None), stays, Outstanding(), declare=ALL_DECLARED)
     reply = queue._client.run(retry_until(lambda _: call.call, state.until(), state.clock))
     return read_reply(state, call, reply)
 

@@ -181,7 +181,7 @@ def test_what_is_not_there_is_told(queue: Queue) -> None:
 def test_one_that_another_program_wrote_stops_no_other(
     queue: Queue, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "PAGE", 3)
+    monkeypatch.setattr(attending, "SCHEDULES_A_CALL", 3)
     for name in ("a", "b", "c", "d", "e"):
         queue.schedules.add(name, CALL, shard_key="t", every=60)
     keys = queue.state.keys
@@ -202,7 +202,7 @@ def test_a_page_has_a_hundred_and_all_are_gone_through(open_queue: OpenQueue, mo
     queue = open_queue(streams=2, max_schedules=1000, journal=10_000)
     for number in range(230):
         queue.schedules.add(f"s{number}", CALL, shard_key=f"t{number}", every=3600 * 24 * 300)
-    monkeypatch.setattr(attending, "AHEAD", 0)
+    monkeypatch.setattr(attending, "MAX_AHEAD_MS", 0)
     attend(queue)
     call = Made.on(queue.state.keys, "due_schedules", (75_000, 100))
     _, _, rows = queue.client.run(retry_until(always(call), queue.state.until(), queue.state.clock))

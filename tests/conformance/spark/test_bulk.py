@@ -13,7 +13,7 @@ from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
 from shardq.ops.queue.opening import open_queue
 from shardq.spark.ops.bulk import BulkOffset, complete, finish, store_rows
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -36,7 +36,7 @@ def rows(first: int, after: int, tenants: int = 40) -> Rows:
 
 
 def store(queue: Queue, offset: BulkOffset, first: int, after: int, **pace: float) -> None:
-    queue._client.run(store_rows(queue.state, offset, first, rows(first, after), Pace(**pace)))  # type: ignore[arg-type]
+    queue._client.run(store_rows(queue.state, offset, first, rows(first, after), RowPace(**pace)))  # type: ignore[arg-type]
 
 
 def held(queue: Queue) -> list[int]:
@@ -202,7 +202,7 @@ def test_a_queue_that_is_resized_meanwhile_gets_each_row_once(queue: Queue) -> N
 def test_other_rows_than_before_are_refused(queue: Queue) -> None:
     store(queue, BulkOffset("w", "0"), 0, 500)
     with pytest.raises(ConfigError, match="row 499 of partition 0, or one before it, is not the one"):
-        queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 700, tenants=7), Pace()))
+        queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 700, tenants=7), RowPace()))
     fewer = BulkOffset("w", "0")
     store(queue, fewer, 0, 400)
     with pytest.raises(ConfigError, match="row 499 of partition 0, or one before it, is not the one"):
@@ -221,7 +221,7 @@ def test_other_rows_before_the_last_stored_one_are_refused(queue: Queue, changed
     def bring() -> None:
         for first in range(0, 700, page):
             part = Rows(other.shard_keys[first : first + page], "b", other.bodies[first : first + page])
-            queue._client.run(store_rows(queue.state, offset, first, part, Pace(chunk=45)))
+            queue._client.run(store_rows(queue.state, offset, first, part, RowPace(chunk=45)))
 
     with pytest.raises(ConfigError, match="row 499 of partition 0, or one before it, is not the one"):
         bring()
@@ -235,7 +235,7 @@ def test_rows_that_change_places_are_others(queue: Queue) -> None:
         same = rows(2, 100)
         other = Rows([*keys, *same.shard_keys], "b", [*bodies, *same.bodies])
         with pytest.raises(ConfigError, match="is not the one"):
-            queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, other, Pace()))
+            queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, other, RowPace()))
 
 
 @pytest.mark.parametrize("page", [100, 130, 1000])
@@ -246,7 +246,7 @@ def test_a_write_that_an_older_shardq_began_goes_on(queue: Queue, server: Server
     before = server.run("HGET", key, field).rpartition(b"|")[0]
     server.run("HSET", key, field, before + b"|" + rows(0, 300).mark(299).encode())
     with pytest.raises(ConfigError, match="is not the one"):
-        queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 400, tenants=7), Pace()))
+        queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 400, tenants=7), RowPace()))
     offset = BulkOffset("w", "0")
     for first in range(0, 400, page):
         store(queue, offset, first, min(400, first + page), chunk=40, calls=2)
@@ -297,7 +297,7 @@ def test_a_tenant_at_its_bound_holds_the_rows_back(server_client: Client, queue_
 def test_delays_keys_and_headers_go_along(queue: Queue) -> None:
     options = ["3600000||", "||key", "||key", ""]
     packed = Rows([b"t"] * 4, "b", [b"0", b"1", b"2", b"3"], [b"", b"", b"", b"\x81\xa1a\xa1b"], options)
-    queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, packed, Pace()))
+    queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, packed, RowPace()))
     assert queue.stats().delayed == 1
     found = {each.body: each.headers for each in queue.read_many(10)}
     assert found == {b"1": {}, b"3": {"a": "b"}}

@@ -83,7 +83,7 @@ def test_what_a_query_holds_is_remembered_by_micro_batch(queue: Queue, server_cl
 def test_the_hold_of_a_query_expires(queue: Queue, server_client: Client, server: Server) -> None:
     server_client.run(holds.remember(queue.state, "a", 1, b"one"))
     with server.client() as raw:
-        assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED * 1000
+        assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED_SECONDS * 1000
 
 
 def test_a_hold_expires_though_its_query_dies_after_the_first_step(
@@ -93,7 +93,7 @@ def test_a_hold_expires_though_its_query_dies_after_the_first_step(
     op = holds.remember(queue.state, "a", 1, b"one")
     reply = server_client._driver.perform(next(op))
     with server.client() as raw:
-        assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED * 1000
+        assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED_SECONDS * 1000
     with pytest.raises(StopIteration):
         op.send(reply)
 

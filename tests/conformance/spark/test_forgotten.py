@@ -12,7 +12,7 @@ from shardq.errors import OutcomeUnknown
 from shardq.ops.queue.opening import open_queue
 from shardq.spark.ops.bulk import BulkOffset, store_rows
 from shardq.spark.ops.recount import Recount, recount, server_ms
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from shardq.spark.ops.unnumbered import store_unnumbered
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -40,7 +40,7 @@ def offset(began: int, partition: str = "0", stored: int = 0) -> BulkOffset:
 def store(queue: Queue, offset: BulkOffset, first: int, after: int) -> None:
     numbers = range(first, after)
     rows = Rows([b"tenant-%d" % (number % 7) for number in numbers], "b", [b"%d" % number for number in numbers])
-    queue._client.run(store_rows(queue.state, offset, first, rows, Pace(chunk=50)))
+    queue._client.run(store_rows(queue.state, offset, first, rows, RowPace(chunk=50)))
 
 
 def reopened(queue: Queue, server: Server) -> None:
@@ -139,5 +139,5 @@ def test_on_a_cluster_any_node_says_when_a_write_begins(cluster: Cluster, queue_
         store(queue, offset(began), 0, 300)
         assert client.run(recount(queue.state, [offset(began, stored=300)])) == Recount([], [])
         rows = Rows([b"t"] * 700, "b", [b"x"] * 700)
-        client.run(store_unnumbered(queue.state, rows, Pace(chunk=50)))
+        client.run(store_unnumbered(queue.state, rows, RowPace(chunk=50)))
         assert queue.len() == 1000

@@ -32,7 +32,7 @@ def test_many_offsets_are_read_page_by_page(
     server_client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where more of them end in one millisecond than are read at a time."""
-    monkeypatch.setattr(tally, "PAGE", 3)
+    monkeypatch.setattr(tally, "FIELDS_A_CALL", 3)
     queue = made(server_client, queue_name)
     for at in range(20):
         store(queue, BulkOffset(f"w-{at % 2}", str(at)), 0, 1)

@@ -13,7 +13,7 @@ from shardq.client import Queue
 from shardq.errors import BackendError, QueueFull
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.steps import Batch, Op, Sleep, Unanswered
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from shardq.spark.ops.unnumbered import store_unnumbered
 from tests.servers import Server
 from tests.waiting import eventually
@@ -80,7 +80,9 @@ def _only(step: Any) -> Op[Any]:
 def test_rows_are_stored_once_within_a_try(server_client: Client, queue_name: str, rng: Random, share: float) -> None:
     queue, lossy = made(server_client, queue_name), Lossy(server_client, rng, share)
     for first in range(0, 3000, 1000):
-        lossy.run(store_unnumbered(queue.state, rows(1000, first), Pace(rng.choice([7, 50, 250]), rng.randrange(1, 9))))
+        lossy.run(
+            store_unnumbered(queue.state, rows(1000, first), RowPace(rng.choice([7, 50, 250]), rng.randrange(1, 9)))
+        )
     assert (lossy.lost > 0) == (share > 0)
     assert counts(queue) == dict.fromkeys(range(3000), 1)
 
@@ -91,14 +93,14 @@ def test_another_try_stores_them_again_but_for_those_with_keys(
     """Whose order does not matter."""
     queue = made(server_client, queue_name)
     for _ in range(2):
-        server_client.run(store_unnumbered(queue.state, rows(500), Pace(chunk=60)))
+        server_client.run(store_unnumbered(queue.state, rows(500), RowPace(chunk=60)))
     assert counts(queue) == dict.fromkeys(range(500), 2)
     packed = rows(500, keyed=True)
     for _ in range(3):
         order = rng.sample(range(500), 500)
         keys, bodies = [packed.shard_keys[at] for at in order], [packed.bodies[at] for at in order]
         mixed = Rows(keys, "b", bodies, options=[packed.options[at] for at in order])
-        Lossy(server_client, rng, 0.3).run(store_unnumbered(queue.state, mixed, Pace(chunk=60)))
+        Lossy(server_client, rng, 0.3).run(store_unnumbered(queue.state, mixed, RowPace(chunk=60)))
     assert counts(queue) == dict.fromkeys(range(500), 1)
 
 
@@ -108,12 +110,12 @@ def test_a_full_queue_takes_what_fits(server_client: Client, queue_name: str) ->
 
     def full() -> bool:
         with pytest.raises(QueueFull, match=r"took no more rows for 0.1 s, since it is full \(max_len\).*stays"):
-            server_client.run(store_unnumbered(queue.state, rows(400), Pace(chunk=50, patience=0.1)))
+            server_client.run(store_unnumbered(queue.state, rows(400), RowPace(chunk=50, patience=0.1)))
         return queue.len() == 137
 
     eventually(full, what="what fits is stored; a machine that stands still uses up the patience sooner")
     queue.configure(max_len=0)
-    server_client.run(store_unnumbered(queue.state, rows(400, 1000), Pace(max_backlog=1000)))
+    server_client.run(store_unnumbered(queue.state, rows(400, 1000), RowPace(max_backlog=1000)))
     assert queue.len() == 537
 
 
@@ -121,7 +123,7 @@ def test_a_queue_that_is_resized_meanwhile_gets_each_row_once(server_client: Cli
     queue = made(server_client, queue_name)
     with Client.beside(server_client) as other:
         for first, streams in ((0, 40), (1000, 3), (2000, 300), (3000, 16)):
-            server_client.run(store_unnumbered(queue.state, rows(1000, first), Pace(chunk=50)))
+            server_client.run(store_unnumbered(queue.state, rows(1000, first), RowPace(chunk=50)))
             other.queue(queue_name, create=True).resize(streams)
     assert counts(queue) == dict.fromkeys(range(4000), 1)
 
@@ -133,7 +135,7 @@ def test_a_producer_that_redis_does_not_remember_stores_its_rows(
     ends: list[str | int] = [word for number in range(100_001) for word in (9 * 10**12, f"p:{number}")]
     for at in range(0, len(ends), 20_000):
         server.run("ZADD", queue.state.keys.producers, *ends[at : at + 20_000])
-    server_client.run(store_unnumbered(queue.state, rows(500), Pace(chunk=60)))
+    server_client.run(store_unnumbered(queue.state, rows(500), RowPace(chunk=60)))
     assert counts(queue) == dict.fromkeys(range(500), 1)
 
 
@@ -142,4 +144,4 @@ def test_a_key_of_another_type_is_an_error_at_once(server_client: Client, queue_
     server.run("DEL", queue.state.keys.stream(0))
     server.run("SET", queue.state.keys.stream(0), "x")
     with pytest.raises(BackendError, match="holds another type"):
-        server_client.run(store_unnumbered(queue.state, rows(10), Pace()))
+        server_client.run(store_unnumbered(queue.state, rows(10), RowPace()))

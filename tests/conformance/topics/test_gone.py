@@ -241,7 +241,7 @@ def test_a_queue_that_is_made_while_its_binding_is_taken_away_keeps_it(
 def test_a_removal_that_is_stopped_halfway_says_how_many_are_removed(
     client: Client, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routing, "PART", 10)
+    monkeypatch.setattr(routing, "BINDINGS_A_CALL", 10)
     many = [(f"k{number:02}", "never-made") for number in range(25)]
     client.bind_many(many)
     driver: Any = client._driver

@@ -94,7 +94,7 @@ def test_of_many_bindings_with_a_bad_one_nothing_is_written(client: Client, bad:
 
 @pytest.mark.once
 def test_a_thousand_bindings_take_one_round_trip(client: Client, real: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "PART", 10)
+    monkeypatch.setattr(routing, "BINDINGS_A_CALL", 10)
     client.bind("first", "q")
     seen = steps_of(client, monkeypatch)
     many = [(f"k{n}.*", "q") for n in range(25)]
@@ -122,7 +122,7 @@ def test_clients_follow_one_another_and_routers_do_not_mix(world: World, client:
 
 @pytest.mark.once
 def test_a_client_that_missed_changes_loads_all(world: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "PART", 7)
+    monkeypatch.setattr(routing, "BINDINGS_A_CALL", 7)
     late = world.client()
     client.bind("first", "q")
     assert bindings(late) == {("first", "q")}

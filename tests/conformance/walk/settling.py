@@ -10,7 +10,7 @@ from shardq.client import Queue
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Argument
 from shardq.ops.settle import settle
-from shardq.ops.settle.command import CHUNK, DUE, settle_call
+from shardq.ops.settle.command import DUE, MAX_ACKS_A_CALL, settle_call
 from shardq.ops.settle.settle import Settled
 from shardq.protocol.lease import token_argument
 from tests.conformance.walk.audit import UNIT, model_text
@@ -115,7 +115,7 @@ class Settling(Base):
         queue, given = self.who(rng), with_repeats(rng, batch)
         known = [self.model.messages[each.message_id] for each in batch]
         live = [self._is_live(each, one) and not one.cancelled for each, one in zip(batch, known, strict=True)]
-        by_hand = 0 < len(given) <= CHUNK and rng.random() < 0.3
+        by_hand = 0 < len(given) <= MAX_ACKS_A_CALL and rng.random() < 0.3
         self.say(f"{verb}_many {len(given)}{' by hand' * by_hand}, {sum(live)} of {len(batch)} leases live"
                  f"{f', {units} later' if units else ''}")  # fmt: skip
         if by_hand:

@@ -48,7 +48,7 @@ from shardq import BackendTimeout, Client, ConfigError, Queue  # noqa: E402
 from shardq.django import Backend, options  # noqa: E402
 from shardq.django import backend as backends  # noqa: E402
 from shardq.django.finding import find_task, known_task  # noqa: E402
-from shardq.django.record import Record, kept_of  # noqa: E402
+from shardq.django.record import ResultRecord, kept_of  # noqa: E402
 from shardq.django.results import KeptError  # noqa: E402
 from shardq.django.worker import first_tasks  # noqa: E402
 from shardq.ops.results.keep import keep  # noqa: E402
@@ -260,7 +260,7 @@ class Failures(Case):
     def test_a_redrive_of_what_had_a_result_runs_it_once_more(self) -> None:
         result = tasks.echo.enqueue()
         delivery = self.queue.read()
-        record = Record(path=result.task.module_path).begun("worker", 1).succeeded("noted", 2)
+        record = ResultRecord(path=result.task.module_path).begun("worker", 1).succeeded("noted", 2)
         self.client.run(keep(self.queue.state, [(delivery.received, kept_of(record, self.client.codecs, 65536))]))
         delivery.reject("an operator's reason")
         result.refresh()
@@ -346,7 +346,7 @@ class Failures(Case):
         for is_done in (True, False):
             each = tasks.echo.enqueue()
             found.append(each)
-            record = Record(path=each.task.module_path).begun("dead worker", 1)
+            record = ResultRecord(path=each.task.module_path).begun("dead worker", 1)
             record = record.succeeded("noted", 2) if is_done else record.failed(OSError("noted"), 2, is_last=True)
             delivery = self.queue.read()
             kept = kept_of(record, self.client.codecs, 65536)
@@ -370,7 +370,7 @@ class Failures(Case):
         waiting, running = tasks.echo.enqueue(), tasks.flaky.enqueue(1)
         self.queue.cancel(self.message_id(waiting))
         delivery = self.queue.read()
-        record = Record(path=running.task.module_path).begun("worker", 1).failed(OSError(), 2, is_last=False)
+        record = ResultRecord(path=running.task.module_path).begun("worker", 1).failed(OSError(), 2, is_last=False)
         self.client.run(keep(self.queue.state, [(delivery.received, kept_of(record, self.client.codecs, 65536))]))
         delivery.nack(delay=100)
         running.refresh()

@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map is old after a tenth of the time."""
     for room in (asking, parts):
         monkeypatch.setattr(room, "MAX_AGE", 0.5)
-    monkeypatch.setattr(resize, "PAUSE", 1.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 1.0)
 
 
 class Load:
@@ -168,8 +168,8 @@ def test_drained_partitions_are_gone_while_others_work(
     server: Server, queue_name: str, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tidy, "RETENTION", 1.0)
-    monkeypatch.setattr(tidy, "EVERY", 0.2)
-    monkeypatch.setattr(tidy, "SELDOM", 0.2)
+    monkeypatch.setattr(tidy, "TIDY_INTERVAL", 0.2)
+    monkeypatch.setattr(tidy, "LOOK_INTERVAL", 0.2)
     with Client.from_url(server.url) as client:
         client.queue(queue_name).configure(dedup_window=1.0)
         for work in (load.write, load.consume, load.consume):

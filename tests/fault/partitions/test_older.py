@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map is old after a tenth of the time."""
     for room in (asking, parts):
         monkeypatch.setattr(room, "MAX_AGE", 0.5)
-    monkeypatch.setattr(resize, "PAUSE", 1.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 1.0)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_what_it_cannot_see_waits_for_the_others_and_doctor_tells(
     assert old.ack_many(found := old.read_many(100)) == []
     assert sorted(each.payload for each in found) == sorted(TENANTS)
     assert (old.len(), queue.len()) == (0, len(OTHERS))
-    monkeypatch.setattr(of_partitions, "UNSEEN", 0.1)
+    monkeypatch.setattr(of_partitions, "UNSEEN_SECONDS", 0.1)
 
     def is_told() -> bool:
         main(["--url", cluster.url, "server", "doctor", queue.name])

@@ -49,7 +49,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map is old after a tenth of the time."""
     for room in (asking, parts):
         monkeypatch.setattr(room, "MAX_AGE", 0.5)
-    monkeypatch.setattr(resize, "PAUSE", 1.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 1.0)
 
 
 @dataclass

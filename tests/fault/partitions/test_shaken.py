@@ -37,9 +37,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map is old after a fifth of the time, and who may remove a partition looks often."""
     for room in (asking, parts):
         monkeypatch.setattr(room, "MAX_AGE", 1.0)
-    monkeypatch.setattr(resize, "PAUSE", 1.5)
-    monkeypatch.setattr(tidy, "EVERY", 0.2)
-    monkeypatch.setattr(tidy, "SELDOM", 0.2)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 1.5)
+    monkeypatch.setattr(tidy, "TIDY_INTERVAL", 0.2)
+    monkeypatch.setattr(tidy, "LOOK_INTERVAL", 0.2)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from shardq.model.call import Call as TaskCall
 from shardq.ops.queue.steps import Call, Step
 from shardq.ops.schedules import stored
 from shardq.partitions.homes import home
-from shardq.partitions.tidy import RETENTION, SELDOM
+from shardq.partitions.tidy import LOOK_INTERVAL, RETENTION
 from shardq.testing import ManualClock
 from tests.servers import Server
 from tests.simulated import ClockedDriver, clocked_client
@@ -75,7 +75,7 @@ def test_a_drained_partition_is_removed_when_its_time_is_over(server: Server, cl
     clock.advance(RETENTION - SOON)
     upkept(queue)
     assert numbers(queue) == [0, 1, 2]
-    clock.advance(2 * SOON + SELDOM)
+    clock.advance(2 * SOON + LOOK_INTERVAL)
     upkept(queue)
     assert numbers(queue) == [0]
     assert not [key for key in server.client().keys("*") if b"#" in key]
@@ -138,7 +138,7 @@ def test_it_stays_while_it_has_anything(
     looking.pause()
     for _ in range(5):
         assert looking.read_many(10) == []
-        clock.advance(SELDOM)
+        clock.advance(LOOK_INTERVAL)
     assert numbers(looking) == [0, 1, 2]
 
 
@@ -151,7 +151,7 @@ def test_it_stays_while_it_has_a_schedule(server: Server, clock: ManualClock, qu
     upkept(queue)
     assert numbers(queue) == [0, 1, 2]
     server.client().zrem(key, "nightly")
-    clock.advance(SELDOM)
+    clock.advance(LOOK_INTERVAL)
     upkept(queue)
     assert numbers(queue) == [0]
 
@@ -169,7 +169,7 @@ def test_a_schedule_that_was_stored_by_an_old_map_moves_home_and_then_it_is_remo
     upkept(queue)
     assert numbers(queue) == [0, 1, 2]
     assert [each.name for each in queue.client.run(stored.listed(queue.state, 5.0))] == ["nightly"]
-    clock.advance(SELDOM)
+    clock.advance(LOOK_INTERVAL)
     upkept(queue)
     assert numbers(queue) == [0]
     assert [each.name for each in queue.schedules.list()] == ["nightly"]
@@ -183,7 +183,7 @@ def test_it_stays_while_a_write_may_come_again(clock: ManualClock, queue: Queue)
     clock.advance(2 * RETENTION)
     upkept(queue)
     assert numbers(queue) == [0, 1, 2]
-    clock.advance(RETENTION + SELDOM)
+    clock.advance(RETENTION + LOOK_INTERVAL)
     upkept(queue)
     assert numbers(queue) == [0]
 

@@ -63,7 +63,7 @@ def way(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody hears of a map in time: so whatever is held is held for longer than the pause."""
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from shardq.ops.results.keep import keep, progress
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.release import release
 from shardq.ops.write.write import write_many
-from shardq.protocol.keys import SHARED, QueueKeys, RouterKeys
+from shardq.protocol.keys import SHARED_KEYS, QueueKeys, RouterKeys
 from shardq.protocol.results import VALUE, KeptResult
 from shardq.sharding import shard
 from shardq.spark.ops.holds import remember
@@ -220,7 +220,7 @@ CHANGES: Calls = {
     "read, many": lambda bench: bench.queue.read_many(50),
     "read, a poll": lambda bench: bench.queue.read_many(1),
     "redrive": lambda bench: bench.queue.redrive(bench.letters),
-    "register": lambda bench: run(bench.queue, Call.on(SHARED, "register", ("+", "another"))),
+    "register": lambda bench: run(bench.queue, Call.on(SHARED_KEYS, "register", ("+", "another"))),
     "release": lambda bench: bench.run(release(bench.gateway, ["k"])),
     "remember": lambda bench: bench.run(remember(bench.queue.state, "query", 1, b"record")),
     "remove_schedule": lambda bench: bench.queue.schedules.remove("often"),

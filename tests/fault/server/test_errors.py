@@ -14,7 +14,7 @@ import pytest
 from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue, QueueFull
 from shardq.client import base
 from shardq.model import Written
-from shardq.protocol.keys import FEW, QueueKeys
+from shardq.protocol.keys import MAX_PLAIN_KEYS, QueueKeys
 from tests.fault.conftest import Open
 from tests.servers import Cluster, Replicated, Server, ServerKind
 from tests.waiting import eventually
@@ -280,7 +280,7 @@ def _busy(server: Server) -> bool:
 def is_half_moved(giver: Server, slot: int, queue_name: str) -> bool:
     """Whether some of the keys that each call declares are still here, and some are not."""
     left = {each.decode() for each in giver.run("CLUSTER", "GETKEYSINSLOT", slot, 100)}
-    return 0 < len(left.intersection(QueueKeys(queue_name).fixed[:FEW])) < FEW
+    return 0 < len(left.intersection(QueueKeys(queue_name).fixed[:MAX_PLAIN_KEYS])) < MAX_PLAIN_KEYS
 
 
 @pytest.mark.parametrize("batch", [1, 4])

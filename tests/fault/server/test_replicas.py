@@ -15,7 +15,7 @@ from shardq.drivers import wire
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load, names
 from shardq.spark.ops.bulk import BulkOffset, store_rows
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from tests.fault.conftest import Open
 from tests.house.doc_blocks import ROOT
 from tests.house.test_paths import section
@@ -255,7 +255,7 @@ def test_who_may_not_wait_for_replicas_is_told_what_was_stored(
 def stored_rows(queue: Queue, count: int, write_id: str = "w") -> None:
     """Store so many rows in bulk, in chunks of five."""
     rows = Rows([b"t"] * count, "b", [b"%d" % number for number in range(count)])
-    queue._client.run(store_rows(queue.state, BulkOffset(write_id, "0"), 0, rows, Pace(chunk=5, patience=0)))
+    queue._client.run(store_rows(queue.state, BulkOffset(write_id, "0"), 0, rows, RowPace(chunk=5, patience=0)))
 
 
 def test_rows_by_an_old_epoch_are_told_as_stored(alone: Queue, open_client: Open, server: Server) -> None:

@@ -26,8 +26,8 @@ from shardq import (
     QueueFull,
     ShardqError,
 )
-from shardq.drivers.sharing import MOST
-from shardq.ops.settle.command import CHANGED, CHUNK
+from shardq.drivers.sharing import MAX_CALLS_UNDER_WAY
+from shardq.ops.settle.command import MAX_ACKS_A_CALL, MAX_MOVES_A_CALL
 from tests.fault.client.test_forks import bounded
 from tests.fault.client.test_processes import child
 from tests.fault.conftest import Open
@@ -121,7 +121,7 @@ def test_those_who_wait_share_the_next_call_in_their_order(proxy: Proxy, queue: 
         proxy.heal()
         ids = [future.result(60) for future in futures]
     assert len(set(ids)) == THREADS
-    assert len(sent) <= MOST + 2  # the last two are for those who waited, and may overtake each other
+    assert len(sent) <= MAX_CALLS_UNDER_WAY + 2  # the last two are for those who waited, and may overtake each other
     found = queue.read_many(THREADS)
     assert {each.message_id: each.payload for each in found} == dict(zip(ids, range(THREADS), strict=True))
     assert rising_runs([each.payload for each in found]) <= len(sent)
@@ -231,7 +231,7 @@ def test_a_delivery_that_two_callers_ack_is_acked_once(proxy: Proxy, queue: Queu
 def warmed(queue: Queue, proxy: Proxy, pool: ThreadPoolExecutor) -> None:
     """Let the client have connections enough, so that what it sends next is sent at once."""
     proxy.delay(0.2)
-    list(pool.map(lambda _: queue.len(), range(MOST + 1)))
+    list(pool.map(lambda _: queue.len(), range(MAX_CALLS_UNDER_WAY + 1)))
     proxy.heal()
 
 
@@ -309,7 +309,7 @@ def test_what_was_settled_before_a_failure_is_not_in_the_wheel(
         settle(deliveries, "why") if verb == "reject_many" else settle(deliveries)
     server.run("DEL", leases)
     pending = [each._lease.pending for each in deliveries]
-    settled = CHUNK if verb == "ack_many" else CHANGED
+    settled = MAX_ACKS_A_CALL if verb == "ack_many" else MAX_MOVES_A_CALL
     assert pending == [False] * settled + [True] * (250 - settled)
 
 

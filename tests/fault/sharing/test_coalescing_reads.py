@@ -21,7 +21,7 @@ from shardq import (
     OutcomeUnknown,
     Queue,
 )
-from shardq.drivers.sharing import MOST
+from shardq.drivers.sharing import MAX_CALLS_UNDER_WAY
 from tests.fault.conftest import Open
 from tests.fault.sharing.test_coalescing import THREADS, Breaker, ended, meet, warmed
 from tests.proxy import Proxy
@@ -52,7 +52,7 @@ def test_readers_who_wait_share_a_call_and_each_gets_a_message(proxy: Proxy, que
         futures = meet(queue, pool, [queue.read] * THREADS, "read")
         proxy.heal()
         found = [future.result(60) for future in futures]
-    assert len(sent) <= MOST + 2  # the last two are for halves of those who waited
+    assert len(sent) <= MAX_CALLS_UNDER_WAY + 2  # the last two are for halves of those who waited
     assert payloads(found) == list(range(THREADS))
     assert queue.stats().in_flight == THREADS
     assert queue.ack_many(found) == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, BackendTimeout, Client
-from shardq.drivers.sharing import MOST
+from shardq.drivers.sharing import MAX_CALLS_UNDER_WAY
 from shardq.ops.sharing.shared_call import SharedCall
 from tests.fault.sharing.test_coalescing import THREADS, everything, meet, written
 from tests.proxy import Proxy
@@ -51,7 +51,7 @@ def test_who_runs_out_of_time_before_a_shared_call_is_sent_stores_nothing(
         queue.write("-", shard_key="-")
         queue.read().ack()
         proxy.blackhole()
-        stay = [written(queue, number) for number in range(MOST + 3)]
+        stay = [written(queue, number) for number in range(MAX_CALLS_UNDER_WAY + 3)]
         futures = meet(queue, pool, [*stay, leave])
         proxy.heal()
         *ids, error = [future.result(60) for future in futures]

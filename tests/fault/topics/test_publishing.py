@@ -26,7 +26,7 @@ from shardq import (
     ShardqError,
     Written,
 )
-from shardq.drivers.sharing import MOST
+from shardq.drivers.sharing import MAX_CALLS_UNDER_WAY
 from shardq.ops.queue.state import QueueState
 from tests.fault.client.test_forks import bounded
 from tests.fault.client.test_processes import child
@@ -104,13 +104,15 @@ def test_publishers_share_calls_with_each_other_and_with_writers(proxy: Proxy, q
         futures = meet(queues, pool, [*calls, lambda: queues[-1].write(THREADS - 1, shard_key="tenant")])
         proxy.heal()
         results = [future.result(60) for future in futures]
-    assert len(sent) <= QUEUES * (MOST + 2)  # the last two are for those who waited, and may overtake each other
+    assert len(sent) <= QUEUES * (
+        MAX_CALLS_UNDER_WAY + 2
+    )  # the last two are for those who waited, and may overtake each other
     assert all(len(result) == QUEUES for result in results[:-1])
     for queue in queues:
         found = queue.read_many(THREADS)
         expected = [result[queue.name] for result in results[:-1]] + [results[-1]] * (queue is queues[-1])
         assert {each.message_id: each.payload for each in found} == {key: n for n, key in enumerate(expected)}
-        assert rising_runs([each.payload for each in found]) <= MOST + 2
+        assert rising_runs([each.payload for each in found]) <= MAX_CALLS_UNDER_WAY + 2
     nothing_is_left(queues)
 
 

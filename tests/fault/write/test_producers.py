@@ -12,7 +12,7 @@ import pytest
 from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
 from shardq.spark.ops.bulk import BulkOffset, store_rows
-from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.rows import RowPace, Rows
 from tests.conftest import Mutate
 from tests.fault.conftest import Open
 from tests.proxy import Proxy, on_the_wire
@@ -135,7 +135,7 @@ def test_rows_are_not_repeated_when_their_tally_may_be_forgotten(
         first, _ = proxy.cut_after_request(sha), [proxy.cut_before_request(sha) for _ in range(1000)]
         with ThreadPoolExecutor() as pool:
             rows = Rows([b"t"] * 3, "b", [b"0", b"1", b"2"])
-            storing = pool.submit(client.run, store_rows(queue.state, offset, 0, rows, Pace()))
+            storing = pool.submit(client.run, store_rows(queue.state, offset, 0, rows, RowPace()))
             assert first.struck.wait(30)
             server.run("HDEL", queue.state.keys.dedup, offset.field)
             server.run("ZREM", queue.state.keys.bulk_offsets, offset.field)

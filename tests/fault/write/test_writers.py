@@ -22,7 +22,7 @@ from shardq import (
     PartlyWritten,
     Queue,
 )
-from shardq.client.writing import LEAST
+from shardq.client.writing import MIN_AHEAD
 from tests.clients import ClientKind
 from tests.conformance.world import drained
 from tests.fault.client.test_forks import bounded
@@ -131,12 +131,12 @@ def test_a_server_that_does_not_answer_fills_the_window_and_no_memory(
     answered(queue.declare)  # its client has opened it
     writer = queue.client.writer()
     proxy.blackhole()
-    written = [writer.write(queue, number, shard_key=f"t{number}") for number in range(LEAST)]
+    written = [writer.write(queue, number, shard_key=f"t{number}") for number in range(MIN_AHEAD)]
     for _ in range(3):
         with pytest.raises(BackendTimeout, match="window stayed full"):
             writer.write(queue, "never", shard_key="t", timeout=0.1)
-    assert len(writer) == LEAST
-    with pytest.raises(PartlyWritten, match=f"{LEAST} of a writer's {LEAST} messages"):
+    assert len(writer) == MIN_AHEAD
+    with pytest.raises(PartlyWritten, match=f"{MIN_AHEAD} of a writer's {MIN_AHEAD} messages"):
         writer.flush()
     results = [_outcome(each.result) for each in written]
     assert {type(each) for each in results} <= {OutcomeUnknown, BackendTimeout}

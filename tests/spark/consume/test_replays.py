@@ -11,8 +11,8 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from shardq.ops.settle import settle
-from shardq.spark.consume.failures import Batch, Failures
-from shardq.spark.consume.lease import Lease, lease_of
+from shardq.spark.consume.failures import FailedBatch, Failures
+from shardq.spark.consume.lease import ReaderLease, lease_of
 from shardq.spark.consume.stream import ENDED_TWICE, ConsumingReader
 from shardq.spark.options import Consuming, parsed
 from shardq.spark.schema import arrow_schema, table_schema
@@ -77,7 +77,7 @@ def test_a_micro_batch_is_handed_out_twice_as_it_was_and_then_given_back(query: 
     assert (after["rows"], after["done"], after["half"]) == ({queue.name: 20}, 0, 10)
     (hold,) = query.reader.holds.values()
     assert {(each.count, each.last_error) for each in hold.held} == {
-        (1, Failures().after(Batch(start["hold"], 0, 40)).text(ENDED_TWICE))
+        (1, Failures().after(FailedBatch(start["hold"], 0, 40)).text(ENDED_TWICE))
     }
     assert query.handed(end, after) == 20
     query.reader.commit(after)
@@ -98,7 +98,7 @@ def test_a_query_that_died_before_spark_knew_of_a_micro_batch_has_not_failed_in_
 
 def suspect(queue: Queue, start: Offset, count: int, rows: int) -> None:
     """Let some messages look as if they had made two batches of so many *rows* fail, in the query of *start*."""
-    known = Failures().after(Batch(start["hold"], 0, 100)).after(Batch(start["hold"], 1, rows))
+    known = Failures().after(FailedBatch(start["hold"], 0, 100)).after(FailedBatch(start["hold"], 1, rows))
     held = [each.received for each in queue.read_many(count)]
     queue._client.run(settle.nack(queue.state, held, 0.0, known.text("ValueError"), counted=False))
 
@@ -152,7 +152,7 @@ def test_what_is_settled_by_its_lease_is_charged_as_messages_and_not_for_its_tim
     due = time.monotonic() + 0.3
     eventually(lambda: time.monotonic() > due)
     by_query, by_client = held.values()
-    lease = lease_of(Lease.of(queue.name, by_query.received).text).received
+    lease = lease_of(ReaderLease.of(queue.name, by_query.received).text).received
     assert queue._client.run(settle.ack(queue.state, [lease])) == [settle.Settled.OK]
     by_client.ack()
     assert queue.tenant(str(by_query.shard_key)).ahead < 0.1

@@ -13,7 +13,7 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.archive import Archive, archived
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.report import PipelineProgress, Report
 from shardq.tasks import Tasks
 from tests.spark.pipelines.test_moving import work
 
@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 @pytest.fixture
-def told() -> Progress:
-    return Progress(Report("test"))
+def told() -> PipelineProgress:
+    return PipelineProgress(Report("test"))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def wanted(*queues: Queue) -> list[tuple[str, int]]:
 
 
 def test_an_archive_without_its_checkpoint_is_refused_until_it_is_adopted(
-    spark: Any, url: str, queues: list[Queue], tmp_path: Path, told: Progress
+    spark: Any, url: str, queues: list[Queue], tmp_path: Path, told: PipelineProgress
 ) -> None:
     archive, options = Archive(spark, f"file://{tmp_path}/"), {"url": url, "maxOffsetsPerTrigger": "100"}
     first, second = queues
@@ -83,7 +83,7 @@ def test_an_archive_without_its_checkpoint_is_refused_until_it_is_adopted(
 
 
 def test_a_queue_that_the_checkpoint_does_not_know_and_the_archive_does_is_refused(
-    spark: Any, url: str, queues: list[Queue], tmp_path: Path, told: Progress
+    spark: Any, url: str, queues: list[Queue], tmp_path: Path, told: PipelineProgress
 ) -> None:
     """As an archive is whose list of queues was changed by a shardq that forgot queues that left."""
     archive, options = Archive(spark, str(tmp_path)), {"url": url}
@@ -104,7 +104,7 @@ def test_a_queue_that_the_checkpoint_does_not_know_and_the_archive_does_is_refus
 
 
 def test_a_batch_that_was_not_finished_is_not_adopted(
-    spark: Any, url: str, queues: list[Queue], tmp_path: Path, told: Progress
+    spark: Any, url: str, queues: list[Queue], tmp_path: Path, told: PipelineProgress
 ) -> None:
     archive, options = Archive(spark, str(tmp_path)), {"url": url}
     work(queues[0], 10)
@@ -124,7 +124,7 @@ NEWER = ("task", "charged_ms", "ran_ms", "values", "version")
 
 
 def test_tasks_bills_and_values_are_archived_and_archives_without_them_are_read(
-    spark: Any, url: str, client: Client, queue_name: str, tmp_path: Path, told: Progress
+    spark: Any, url: str, client: Client, queue_name: str, tmp_path: Path, told: PipelineProgress
 ) -> None:
     tasks: Tasks[None] = Tasks(queue_name, journal=100_000)
 

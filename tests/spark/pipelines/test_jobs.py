@@ -14,7 +14,7 @@ from shardq.jobs.folder import Folder
 from shardq.jobs.making import Archived, Live, make, settings_if_there
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.jobs import JobsFolder, add, archived_batch, live_batches
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.report import PipelineProgress, Report
 from tests.jobs.life import live as work
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -94,7 +94,9 @@ def test_an_archive_gives_the_same_by_spark_and_by_plain_python(both: Both, queu
     archive = Archive(both.spark, str(tmp_path / "archive"))
     for _ in range(2):
         work(queue)
-        archive.follow("journal", [queue.name], {"url": both.url, "markDataLoss": "true"}, Progress(Report("test")))
+        archive.follow(
+            "journal", [queue.name], {"url": both.url, "markDataLoss": "true"}, PipelineProgress(Report("test"))
+        )
     make(Live(both.client, [queue.name]), tmp_path / "live", both.seen)
     make(Archived(tmp_path / "archive", [queue.name]), both.plain, both.seen)
     folder = JobsFolder(both.spark, str(both.ours))
@@ -102,7 +104,7 @@ def test_an_archive_gives_the_same_by_spark_and_by_plain_python(both: Both, queu
     both.check()
     assert Folder(tmp_path / "live").table("jobs").sort_by(KEYS) == Folder(both.plain).table("jobs").sort_by(KEYS)
     work(queue)
-    archive.follow("journal", [queue.name], {"url": both.url, "markDataLoss": "true"}, Progress(Report("test")))
+    archive.follow("journal", [queue.name], {"url": both.url, "markDataLoss": "true"}, PipelineProgress(Report("test")))
     archive.compact("journal")
     make(Archived(tmp_path / "archive", [queue.name]), both.plain, both.seen)
     make(Live(both.client, [queue.name]), tmp_path / "live", both.seen)

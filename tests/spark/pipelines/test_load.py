@@ -14,12 +14,12 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.spark.pipelines import files
 from shardq.spark.pipelines.inputs import read_table
-from shardq.spark.pipelines.load import Columns, identity, messages
+from shardq.spark.pipelines.load import LoadColumns, identity, messages
 from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
-COLUMNS = Columns("tenant")
+COLUMNS = LoadColumns("tenant")
 
 
 def csv(path: Path, first: int, to: int, *, bad: int = -1) -> Path:
@@ -222,11 +222,11 @@ def test_a_view_of_files_is_loaded(shardq: Shardq, spark: Any, queue: Queue, tmp
 
 
 def test_a_file_is_cut_alike_beside_other_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "CUTS", dict.fromkeys(files.CUTS, "5000"))
+    monkeypatch.setattr(files, "SPLIT_SETTINGS", dict.fromkeys(files.SPLIT_SETTINGS, "5000"))
     csv(tmp_path / "in" / "a.csv", 0, 2000)
 
     def parts() -> set[tuple[str, str]]:
-        with files.overridden(spark, files.CUTS):
+        with files.overridden(spark, files.SPLIT_SETTINGS):
             found = messages(read_table(spark, str(tmp_path / "in"), form="csv"), COLUMNS)
             rows = found.where("cast(payload.n as int) < 2000").groupBy("part").agg({"payload.n": "min"}).collect()
         return {(row[0], row[1]) for row in rows}

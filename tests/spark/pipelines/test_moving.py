@@ -13,9 +13,9 @@ from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.inputs import read_table
-from shardq.spark.pipelines.load import Columns, identity, load, messages
+from shardq.spark.pipelines.load import LoadColumns, identity, load, messages
 from shardq.spark.pipelines.redrive import letters, preview, redrive
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.report import PipelineProgress, Report
 from shardq.testing import ManualClock
 from tests.spark.rows import drained
 
@@ -23,17 +23,17 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 @pytest.fixture
-def told() -> Progress:
-    return Progress(Report("test"))
+def told() -> PipelineProgress:
+    return PipelineProgress(Report("test"))
 
 
 def test_a_load_that_is_run_again_changes_nothing(
-    spark: Any, url: str, queue: Queue, tmp_path: Path, told: Progress
+    spark: Any, url: str, queue: Queue, tmp_path: Path, told: PipelineProgress
 ) -> None:
     path = tmp_path / "orders.csv"
     path.write_text("customer,order,wait\n" + "".join(f"{at % 7},order-{at},0\n" for at in range(500)))
     rows = read_table(spark, str(path))
-    columns = Columns("customer", delay="wait")
+    columns = LoadColumns("customer", delay="wait")
     made = messages(rows, columns)
     name = identity(rows, queue.name, columns)
     for _ in range(2):
@@ -48,14 +48,14 @@ def test_a_load_that_is_run_again_changes_nothing(
 def test_what_cannot_be_loaded_is_refused_before_anything_is_written(spark: Any, tmp_path: Path) -> None:
     rows = spark.sql("select 1.5 as x, 'a' as y")
     for columns, error in (
-        (Columns("tenant"), r"shard_key: there is no column 'tenant'; the columns are x, y"),
-        (Columns("x"), r"column x is decimal\(2,1\): it must be text or whole numbers"),
-        (Columns("y", payload="z"), r"payload: there is no column 'z'"),
+        (LoadColumns("tenant"), r"shard_key: there is no column 'tenant'; the columns are x, y"),
+        (LoadColumns("x"), r"column x is decimal\(2,1\): it must be text or whole numbers"),
+        (LoadColumns("y", payload="z"), r"payload: there is no column 'z'"),
     ):
         with pytest.raises(ConfigError, match=error):
             messages(rows, columns)
     with pytest.raises(ConfigError, match="come from no files"):
-        identity(rows, "jobs", Columns("y"))
+        identity(rows, "jobs", LoadColumns("y"))
     with pytest.raises(ConfigError, match="format 'xml' is unknown"):
         read_table(spark, str(tmp_path), form="xml")
 
@@ -77,7 +77,7 @@ def work(queue: Queue, count: int) -> None:
 
 
 def test_each_event_is_archived_once_though_batches_are_replayed_and_compacted(
-    spark: Any, url: str, told_queue: Queue, tmp_path: Path, told: Progress
+    spark: Any, url: str, told_queue: Queue, tmp_path: Path, told: PipelineProgress
 ) -> None:
     archive, options = Archive(spark, str(tmp_path)), {"url": url, "maxOffsetsPerTrigger": "150"}
 
@@ -118,7 +118,7 @@ def test_each_event_is_archived_once_though_batches_are_replayed_and_compacted(
 
 
 def test_chosen_dead_letters_go_back_at_the_rate_and_the_others_stay(
-    spark: Any, url: str, queue: Queue, told: Progress
+    spark: Any, url: str, queue: Queue, told: PipelineProgress
 ) -> None:
     queue.write_many([(b"%d" % at, f"tenant-{at % 2}") for at in range(60)])
     found = queue.read_many(60)

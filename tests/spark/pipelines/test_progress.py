@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shardq.cli.pipelines.status_line import CLEARED, StatusLine
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.report import PipelineProgress, Report
 from shardq.spark.pipelines.watch import Watch, rates, streams
 from tests.waiting import eventually
 
@@ -63,7 +63,7 @@ def test_a_step_tells_how_many_of_sparks_tasks_are_done_and_how_far_it_is(spark:
         if DONE.search(text):
             gate.touch()
 
-    progress = Progress(Report("test"), watch=Watch(tell, 0.05))
+    progress = PipelineProgress(Report("test"), watch=Watch(tell, 0.05))
     with progress.step("working"):
         progress.sofar = lambda: "half of it"
         assert spark.range(0, 4, 1, 4).mapInArrow(work, "id long").count() == 4

@@ -13,8 +13,8 @@ import pytest
 from shardq.client import Client
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.routing import Router
-from shardq.spark.pipelines.load import Columns
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.load import LoadColumns
+from shardq.spark.pipelines.report import PipelineProgress, Report
 from shardq.spark.pipelines.route import routed, write
 from shardq.spark.pipelines.session import explained
 from tests.spark.pipelines.conftest import Shardq
@@ -35,9 +35,9 @@ def test_each_event_goes_to_the_queues_of_its_topic_once(
     rows = [(topic, f"t-{at % 5}", str(at)) for at, topic in enumerate(topics)]
     events = spark.createDataFrame(rows, "topic string, tenant string, body string")
     expected = Counter(queue for topic in topics for queue in router.match(topic))
-    found = routed(events, Columns("tenant", "body"), list(router.bindings()))
+    found = routed(events, LoadColumns("tenant", "body"), list(router.bindings()))
     for _ in range(2):
-        progress = Progress(Report("route"))
+        progress = PipelineProgress(Report("route"))
         options = {"url": url, "create": "true"}
         counts = write(found, expected, "r-1", options, progress)
         assert counts == dict(expected)
@@ -48,7 +48,7 @@ def test_each_event_goes_to_the_queues_of_its_topic_once(
 
 def test_what_cannot_be_routed_is_refused(spark: Any) -> None:
     events = spark.sql("select 'a..b' as topic, 1 as x")
-    router, columns = Router(), Columns("topic")
+    router, columns = Router(), LoadColumns("topic")
     with pytest.raises(ConfigError, match="the router has no bindings"):
         routed(events, columns, [])
     router.bind("#", "jobs")

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from shardq import Client, Delivery, Queue
-from shardq.client.leases import Lease, Leases, delivered, note_results
+from shardq.client.leases import DeliveryLease, Leases, delivered, note_results
 from shardq.model import Received
 from shardq.ops.settle.settle import Settled
 from shardq.testing import ManualClock
@@ -57,7 +57,7 @@ class Told:
         self.shortened += 1
 
 
-def watched(lease: Lease) -> list[str]:
+def watched(lease: DeliveryLease) -> list[str]:
     """What *lease* tells, from now on."""
     told: list[str] = []
     lease.when_lost(lambda: told.append("lost"))
@@ -167,7 +167,7 @@ def test_lost_is_lost(leases: Leases, clock: ManualClock, timer: Timer, seen: bo
 
 def test_against_a_list_that_is_scanned(rng: Random, leases: Leases, clock: ManualClock, timer: Timer) -> None:
     """A naive oracle: at each moment, what the wheel told is what a scan of all leases finds."""
-    held: list[Lease] = []
+    held: list[DeliveryLease] = []
     ends: list[float | None] = []  # None: settled; -1: Redis said that it is lost
     told: Counter[int] = Counter()
     expected: set[int] = set()

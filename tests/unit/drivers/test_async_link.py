@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shardq.drivers.async_link import LARGE, PARTS, STUCK, AsyncLink
+from shardq.drivers.async_link import LARGE_REQUEST_BYTES, PARTS, STUCK_SECONDS, AsyncLink
 from shardq.ops.queue.steps import Refused, Unanswered
 
 SILENCE = 20.0
@@ -130,7 +130,7 @@ async def test_a_silent_server_is_given_up_for_all(played: Played) -> None:
 
 async def test_what_the_server_does_not_take_is_not_sent_and_says_so(played: Played) -> None:
     link = await played.link(silence=0.3)
-    request = b"x" * LARGE
+    request = b"x" * LARGE_REQUEST_BYTES
     waiting = [link.ask(request, 1, 0.3) for _ in range(100)]
     failures = [await outcome(each) for each in waiting]
     assert failures[0].sent
@@ -141,11 +141,11 @@ async def test_what_the_server_does_not_take_is_not_sent_and_says_so(played: Pla
 
 async def test_no_more_is_buffered_than_the_transport_takes_and_nothing_is_lost(played: Played) -> None:
     link = await played.link()
-    request = b"x" * LARGE
+    request = b"x" * LARGE_REQUEST_BYTES
     waiting = [link.ask(request, 1, SILENCE) for _ in range(100)]
     await asyncio.sleep(0)
-    assert played.writer.transport.get_write_buffer_size() < 4 * LARGE
-    await played.received(100 * LARGE)
+    assert played.writer.transport.get_write_buffer_size() < 4 * LARGE_REQUEST_BYTES
+    await played.received(100 * LARGE_REQUEST_BYTES)
     assert link.is_free()
     await played.send(b"".join(b":%d\r\n" % number for number in range(100)))
     assert [await outcome(each) for each in waiting] == [[number] for number in range(100)]
@@ -172,7 +172,7 @@ async def test_a_large_reply_that_takes_long_to_come_is_no_silence_for_those_beh
     for part in (b"$%d\r\n" % PARTS, *[b"x"] * PARTS):
         link.get_buffer(-1)[: len(part)] = part  # each part by itself, whatever the kernel would join
         link.buffer_updated(len(part))
-    link._arriving_since -= STUCK
+    link._arriving_since -= STUCK_SECONDS
     assert not link.is_free()
     for expected in link._sent:
         expected.until = 0.0  # their time was up long ago

@@ -17,7 +17,7 @@ import redis
 
 from shardq.drivers import Driver, Target
 from shardq.drivers.exchanges import Exchange, Together
-from shardq.drivers.links import TRUSTED, Asked, Link, Links, Ticket
+from shardq.drivers.links import TRUSTED_SECONDS, AskedLink, Link, Links, LinkTicket
 from shardq.drivers.permits import AllBusy
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Refused, Unanswered, Withdrawn
@@ -193,11 +193,11 @@ def test_after_a_while_a_link_is_looked_at_before_it_is_used(pool: Pool) -> None
     links = links_of(pool, clock)
     link = links.take()
     links.give(link)
-    clock.advance(2 * TRUSTED)
+    clock.advance(2 * TRUSTED_SECONDS)
     assert links.take() is link
     links.give(link)
     pool.made[0][1].close()  # the server is gone
-    clock.advance(2 * TRUSTED)
+    clock.advance(2 * TRUSTED_SECONDS)
     other = links.take()
     assert other is not link
     assert pool.released == [link.connection]
@@ -239,7 +239,7 @@ def test_a_link_to_a_former_master_is_not_used_when_the_sentinels_name_another(p
 def test_a_place_that_comes_at_the_last_moment_is_not_lost(pool: Pool) -> None:
     """Who gave up just when a link was handed to them, hands it on; and so with the right to make one."""
     for give in (Links.give, Links.drop):
-        links, late = links_of(pool, ManualClock(), most=1), Ticket()
+        links, late = links_of(pool, ManualClock(), most=1), LinkTicket()
         link = links.take()
         links._waiting.append(late)
         give(links, link)
@@ -286,7 +286,7 @@ def test_a_client_that_is_closed_while_it_connects_says_so(pool: Pool) -> None:
     assert links._spare == 1
 
 
-def begun_on(links: Links) -> Asked:
+def begun_on(links: Links) -> AskedLink:
     """A request of two answers that was begun."""
     asked = links.begin(b"two", 2)
     assert asked is not None
@@ -305,7 +305,7 @@ def test_what_is_begun_takes_an_idle_link_and_makes_none(pool: Pool) -> None:
     assert (one, refused.code) == (1, "OOM")
     asked.give_up()  # it is over
     assert links.take() is asked.link
-    links._waiting.append(Ticket())  # who waits goes first
+    links._waiting.append(LinkTicket())  # who waits goes first
     links.give(asked.link)
     assert links.begin(b"?", 1) is None
 

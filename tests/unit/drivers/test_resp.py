@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 from redis.connection import PythonRespSerializer
 
-from shardq.drivers.resp import MORE, new_parser
+from shardq.drivers.resp import INCOMPLETE, new_parser
 from shardq.drivers.wire import commands_of
 from shardq.ops.queue.steps import Call
 from shardq.protocol import packing
@@ -73,10 +73,10 @@ def test_a_signal_handler_may_raise_while_a_command_is_packed() -> None:
 
 
 def test_only_so_many_keys_and_beginnings_are_kept() -> None:
-    for number in range(packing.CACHED + 10):
+    for number in range(packing.MAX_CACHED + 10):
         assert Call(load("len"), (f"key-{number}", f"other-{number}", f"stream-{number}")).request(FUNCTION)
-    assert len(packing.BEGINNINGS) <= packing.CACHED
-    assert len(packing.PACKED_KEYS) <= packing.CACHED
+    assert len(packing.BEGINNINGS) <= packing.MAX_CACHED
+    assert len(packing.PACKED_KEYS) <= packing.MAX_CACHED
 
 
 def test_a_call_of_another_queue_has_its_own_keys() -> None:
@@ -98,5 +98,5 @@ def test_replies_are_read_in_whatever_pieces_they_come(values: list[Any], size: 
     parser, found = new_parser(), []
     for at in range(0, len(stream), size):
         parser.feed(stream[at : at + size])
-        found += list(iter(parser.gets, MORE))
+        found += list(iter(parser.gets, INCOMPLETE))
     assert found == values

@@ -12,7 +12,7 @@ from shardq.clock import SystemClock
 from shardq.drivers.sharing import Sharing
 from shardq.errors import BackendTimeout
 from shardq.ops.queue.steps import Batch, Call, Op, Sendable, Sleep, Step, Unanswered
-from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.ops.sharing.coalescing import CallPart, Coalescer
 from shardq.ops.sharing.verb import Verb
 from shardq.protocol.scripts import load
 
@@ -85,20 +85,20 @@ class Nodes:
 
 
 @pytest.fixture
-def parts() -> list[Part]:
-    return [Part(Coalescer(Storing(node)), at, node) for at, node in enumerate("ab")]
+def parts() -> list[CallPart]:
+    return [CallPart(Coalescer(Storing(node)), at, node) for at, node in enumerate("ab")]
 
 
-def run(nodes: Nodes, parts: list[Part]) -> list[Any]:
+def run(nodes: Nodes, parts: list[CallPart]) -> list[Any]:
     clock = SystemClock()
     return Sharing(nodes, clock).run_all(parts, clock.monotonic() + TIMEOUT)
 
 
-def calls(parts: list[Part]) -> list[int]:
+def calls(parts: list[CallPart]) -> list[int]:
     return [part.coalescer.calls for part in parts]
 
 
-def test_who_is_alone_makes_all_calls_together(parts: list[Part]) -> None:
+def test_who_is_alone_makes_all_calls_together(parts: list[CallPart]) -> None:
     nodes = Nodes()
     assert run(nodes, parts) == [0, 1]
     assert nodes.called == ["ab"]
@@ -106,7 +106,7 @@ def test_who_is_alone_makes_all_calls_together(parts: list[Part]) -> None:
 
 
 @pytest.mark.parametrize("busy", ["", "a", "b", "ab"])
-def test_a_node_that_is_down_holds_up_no_other(parts: list[Part], busy: str) -> None:
+def test_a_node_that_is_down_holds_up_no_other(parts: list[CallPart], busy: str) -> None:
     """Where a call of somebody else hangs, the thread leads another one beside it."""
     nodes = Nodes(down="a")
     for part in parts:
@@ -120,7 +120,7 @@ def test_a_node_that_is_down_holds_up_no_other(parts: list[Part], busy: str) -> 
 
 
 @pytest.mark.parametrize("busy", ["", "a", "ab"])
-def test_an_interrupted_thread_leaves_everywhere(parts: list[Part], busy: str) -> None:
+def test_an_interrupted_thread_leaves_everywhere(parts: list[CallPart], busy: str) -> None:
     nodes = Nodes()
     nodes.interrupted = True
     for part in parts:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardq import ConfigError, Where
-from shardq.protocol.actions import Asked, asked_in, spelled, stored
+from shardq.protocol.actions import AskedAction, asked_in, spelled, stored
 
 BAD: dict[str, dict[str, Any]] = {
     "an empty tenant": {"tenant": ""},
@@ -44,7 +44,7 @@ GOOD = (
 
 @pytest.mark.parametrize("where", GOOD)
 def test_what_is_asked_for_is_written_and_read_whole(where: Where) -> None:
-    asked = Asked("cancel", where, "jonas", "a note | é", 50.0, 7)
+    asked = AskedAction("cancel", where, "jonas", "a note | é", 50.0, 7)
     text = spelled(asked)
     assert "\n" not in text
     assert asked_in(text.encode()) == asked
@@ -58,7 +58,7 @@ def test_what_another_program_wrote_is_none(text: bytes) -> None:
 
 
 def test_an_action_is_silent_after_half_a_minute() -> None:
-    text = spelled(Asked("redrive", Where(state="dead"))).encode()
+    text = spelled(AskedAction("redrive", Where(state="dead"))).encode()
     action = stored(b"running me 100000 2 3 4 5 6 7 - 8000 1 9-2 0-0\n5-0\n\n" + text)
     assert action is not None
     assert [action.status("x", now).state for now in (100_000, 129_999, 130_000)] == ["running"] * 2 + ["abandoned"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from shardq.errors import BackendTimeout
-from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY, Away
-from shardq.partitions.turns import Turns
+from shardq.partitions.away import FIRST_RETRY, MAX_RETRY, Away
+from shardq.partitions.turns import PartitionTurns
 from shardq.testing.clock import ManualClock
 
 FAILED = BackendTimeout("no answer")
 
 
-def away_of(partitions: int) -> tuple[Away, Turns, ManualClock]:
+def away_of(partitions: int) -> tuple[Away, PartitionTurns, ManualClock]:
     clock = ManualClock()
-    turns = Turns(partitions, clock.monotonic)
+    turns = PartitionTurns(partitions, clock.monotonic)
     for number in range(partitions):
         turns.heard(number, 10, 0)
     return Away(turns, partitions, clock.monotonic), turns, clock
@@ -44,8 +44,8 @@ def test_one_that_failed_is_probed_later_each_time_and_by_one_reader() -> None:
         clock.advance(pause * 1.01)
         assert (away.to_probe(), away.to_probe()) == ([0], [])
         away.heard(0, FAILED)
-        pause = min(LONGEST_RETRY, 2 * pause)
-    clock.advance(LONGEST_RETRY * 1.01)
+        pause = min(MAX_RETRY, 2 * pause)
+    clock.advance(MAX_RETRY * 1.01)
     assert away.to_probe() == [0]
     away.heard(0, [])
     assert away.numbers == frozenset()

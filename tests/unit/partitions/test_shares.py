@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardq.errors import ConfigError
 from shardq.model import QueueConfig
 from shardq.model.partitions import MAX_PARTITIONS, Partitions
-from shardq.model.shares import SHARED, check_shares, shared, whole_of
+from shardq.model.shares import SHARED_SETTINGS, check_shares, shared, whole_of
 from shardq.partitions.map import PartitionMap
 from tests.unit.model.test_model import again
 
@@ -33,7 +33,7 @@ def parts_of(config: QueueConfig, count: int) -> list[QueueConfig]:
 @given(st.fixed_dictionaries({name: st.just(0) | bounds for name in ("max_len", "total_in_flight")}), counts)
 def test_the_parts_of_a_bound_are_the_bound(given: dict[str, Any], count: int) -> None:
     config = QueueConfig(**given)
-    for name in {*SHARED} - {"total_rate", "total_burst"}:
+    for name in {*SHARED_SETTINGS} - {"total_rate", "total_burst"}:
         found = [getattr(each, name) for each in parts_of(config, count)]
         assert sum(found) == getattr(config, name)
         assert max(found) - min(found) <= 1
@@ -54,7 +54,7 @@ def test_the_parts_of_a_rate_deliver_no_more_than_the_rate(rate: float, burst: i
     assert min(each.total_burst for each in parts) >= 1
 
 
-@pytest.mark.parametrize("name", [*SHARED])
+@pytest.mark.parametrize("name", [*SHARED_SETTINGS])
 def test_a_bound_without_a_part_for_each_is_refused(name: str) -> None:
     given: dict[str, Any] = {"total_rate": 5.0} if name == "total_burst" else {}
     with pytest.raises(ConfigError, match=rf"{name} is not for.* their number, 3: .*{name}=3 or more"):

@@ -8,23 +8,23 @@ import pytest
 
 from shardq.partitions.turns import (
     BESIDE_QUIET,
-    FRESH,
+    FRESH_SECONDS,
     LEVEL,
     LOOK_AFTER,
     LOOK_AFTER_MESSAGES,
     LOOK_AFTER_WORK,
     MAX_BEHIND,
-    STAYS,
+    MAX_IN_A_ROW,
     SURE,
     TICKS,
-    Turns,
+    PartitionTurns,
 )
 from shardq.testing.clock import ManualClock
 
 
-def turns_of(*told: tuple[int, int], clock: ManualClock | None = None) -> Turns:
+def turns_of(*told: tuple[int, int], clock: ManualClock | None = None) -> PartitionTurns:
     """Turns that have heard of each partition how many quiet messages and turns it has."""
-    turns = Turns(len(told), (clock or ManualClock()).monotonic)
+    turns = PartitionTurns(len(told), (clock or ManualClock()).monotonic)
     for at, (quiet, waiting) in enumerate(told):
         turns.heard(at, quiet, waiting)
     return turns
@@ -37,7 +37,7 @@ def score(flight: int, seconds: float) -> int:
 
 def test_nothing_is_dealt_where_nothing_is_known() -> None:
     assert turns_of((0, 0), (0, 0)).deal(10) == {}
-    assert Turns(3, ManualClock().monotonic).deal(1) == {}
+    assert PartitionTurns(3, ManualClock().monotonic).deal(1) == {}
 
 
 def test_quiet_messages_come_first_but_for_one_of_eight() -> None:
@@ -59,7 +59,7 @@ def test_who_wants_more_than_is_known_asks_for_the_rest_wherever_something_is() 
 
 
 def test_who_wants_much_of_what_nobody_knows_asks_all() -> None:
-    turns = Turns(3, ManualClock().monotonic)
+    turns = PartitionTurns(3, ManualClock().monotonic)
     assert turns.deal(2) == {}
     assert turns.deal(7) == {0: 3, 1: 2, 2: 2}
 
@@ -139,7 +139,7 @@ def test_a_partition_that_comes_anew_has_no_claim_on_what_the_others_were_served
 
 
 def test_who_is_ahead_of_the_virtual_time_of_a_partition_stays_so() -> None:
-    turns = Turns(2, ManualClock().monotonic)
+    turns = PartitionTurns(2, ManualClock().monotonic)
     turns.heard(0, 0, 1, score(0, 1000), virtual=1000 * TICKS)
     turns.heard(1, 0, 1, score(0, 3), virtual=0)
     assert [turns.deal(1)] == [{0: 1}]
@@ -194,7 +194,7 @@ def test_who_read_elsewhere_looks_again_after_a_while_or_so_many_messages() -> N
     turns.heard(0, 1000, 0)
     assert turns.to_glance() == [1, 2]
     assert turns.to_glance() == []
-    clock.advance(FRESH * 1.5)
+    clock.advance(FRESH_SECONDS * 1.5)
     turns.deal(LOOK_AFTER_MESSAGES - 1)
     assert turns.to_glance() == []
     turns.deal(1)
@@ -204,7 +204,7 @@ def test_who_read_elsewhere_looks_again_after_a_while_or_so_many_messages() -> N
 def test_who_has_settled_long_work_looks_at_its_partition() -> None:
     turns = turns_of((0, 5), (0, 5))
     turns.to_glance()
-    turns.settled(1, FRESH / 2)
+    turns.settled(1, FRESH_SECONDS / 2)
     assert turns.to_glance() == []
     turns.settled(1, LOOK_AFTER_WORK / 2)
     assert turns.to_glance() == []
@@ -228,7 +228,7 @@ def test_quiet_messages_are_looked_for_again_where_they_would_bring_more_of_who_
 
 def test_who_has_not_been_heard_is_known() -> None:
     clock = ManualClock()
-    turns = Turns(2, clock.monotonic)
+    turns = PartitionTurns(2, clock.monotonic)
     assert turns.unheard(clock.monotonic()) == [0, 1]
     turns.heard(1, 0, 0)
     assert turns.unheard(clock.monotonic()) == [0]
@@ -238,7 +238,7 @@ def test_who_has_not_been_heard_is_known() -> None:
 
 def test_a_reader_that_acks_stays_for_a_while_and_leaves_for_quiet_messages_elsewhere() -> None:
     turns = turns_of((0, 5), (0, 3))
-    assert [turns.deal(1, stay=0) for _ in range(STAYS)] == [{0: 1}] * STAYS
+    assert [turns.deal(1, stay=0) for _ in range(MAX_IN_A_ROW)] == [{0: 1}] * MAX_IN_A_ROW
     assert turns.deal(1, stay=0) == {1: 1}
     assert turns.deal(1, stay=0) == {0: 1}
     turns.heard(1, 1, 3)

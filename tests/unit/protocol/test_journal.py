@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from shardq.protocol.journal import BILLED, FORMAT, KINDS, Columns, decode
+from shardq.protocol.journal import BILLED, FORMAT, KINDS, EventColumns, decode
 
 Row = dict[str, Any]
 NAMES = (
@@ -86,7 +86,7 @@ def _short(words: list[str], rng: random.Random) -> str:
     return words[0] if same else ",".join(words)
 
 
-def rows_of(columns: Columns) -> list[Row]:
+def rows_of(columns: EventColumns) -> list[Row]:
     return [dict(zip(NAMES, row, strict=True)) for row in zip(*(getattr(columns, name) for name in NAMES), strict=True)]
 
 

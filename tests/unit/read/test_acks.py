@@ -14,7 +14,7 @@ from shardq.ops.read.acks import Acks
 from shardq.ops.read.look import fast_read
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import Outstanding
-from shardq.ops.settle.command import CHUNK
+from shardq.ops.settle.command import MAX_ACKS_A_CALL
 from shardq.ops.settle.settle import Settled, ack
 from shardq.testing import ManualClock
 from tests.unit.driving import Driven, drive, state_of
@@ -259,18 +259,18 @@ def test_what_is_read_while_the_ack_is_tried_again_can_be_given_back() -> None:
 
 
 def test_many_acks_are_bounded_calls_of_which_the_last_goes_with_the_read() -> None:
-    many = CHUNK + 50
-    letters = [acked("o" * CHUNK), acked("o" * 49 + "l")]
+    many = MAX_ACKS_A_CALL + 50
+    letters = [acked("o" * MAX_ACKS_A_CALL), acked("o" * 49 + "l")]
     run = Run(Server(ack=letters, read=[found(ROW)]), count=many)
     assert run.server.trips == [["ack"], ["ack", "read"]]
     assert (len(run.results), run.results.count(Settled.LOST)) == (many, 1)
 
 
 def test_what_earlier_calls_acked_is_known_though_the_last_one_fails() -> None:
-    run = Run(Server(ack=[acked("o" * CHUNK), DENIED]), count=CHUNK + 1)
-    assert len(run.results) == CHUNK
+    run = Run(Server(ack=[acked("o" * MAX_ACKS_A_CALL), DENIED]), count=MAX_ACKS_A_CALL + 1)
+    assert len(run.results) == MAX_ACKS_A_CALL
     assert isinstance(run.error, PartlyDone)
-    assert (run.error.done, type(run.error.__cause__)) == (CHUNK, BackendError)
+    assert (run.error.done, type(run.error.__cause__)) == (MAX_ACKS_A_CALL, BackendError)
 
 
 def test_a_read_that_could_not_be_given_back_may_have_happened() -> None:

@@ -14,12 +14,12 @@ from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Unanswered
 from shardq.ops.read.acks import Acks
-from shardq.ops.read.command import FEW
+from shardq.ops.read.command import MAX_SHARED_READ
 from shardq.ops.read.look import Look, fast_read
 from shardq.ops.read.read import read
 from shardq.ops.read.sharing import reads_of
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
-from shardq.ops.settle.command import CHUNK
+from shardq.ops.settle.command import MAX_ACKS_A_CALL
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 from tests.unit.wire import NOW, is_repeated, read_head, read_reply
@@ -60,7 +60,7 @@ def test_there_is_none_before_the_queue_is_open_nor_for_more_than_one_call_takes
     assert looked(state, count=MAX_PER_CALL) is not None
     assert looked(state, count=MAX_PER_CALL + 1) is None
     assert looked(state, Acks.of(deliveries(2))) is None
-    assert looked(state, Acks.of(deliveries(CHUNK + 1))) is None
+    assert looked(state, Acks.of(deliveries(MAX_ACKS_A_CALL + 1))) is None
     state.forget()
     assert looked(state) is None
 
@@ -160,8 +160,8 @@ def test_a_reader_of_few_makes_no_look_beside_the_call_of_another() -> None:
     assert taken(state).coalescer is readers
     assert readers.enter()
     assert looked(state) is None
-    assert looked(state, count=FEW) is None
-    assert taken(state, count=FEW + 1).coalescer is None
+    assert looked(state, count=MAX_SHARED_READ) is None
+    assert taken(state, count=MAX_SHARED_READ + 1).coalescer is None
     assert taken(state, Acks.of(deliveries(1))).coalescer is None
     readers.leave()
     assert looked(state) is not None

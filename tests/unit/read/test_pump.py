@@ -9,10 +9,10 @@ import pytest
 from shardq.ops.queue.server_time import ServerTime
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Armed, Call, Refused, Sleep, Step, Unanswered
-from shardq.ops.read.lately import LEARNING
+from shardq.ops.read.lately import LEARNING_READS
 from shardq.ops.read.pump import pump
-from shardq.ops.read.waiting import MAX_PER_CALL, Request, Waiter, waiting_of
-from shardq.protocol.keys import FEW
+from shardq.ops.read.waiting import MAX_PER_CALL, ReadRequest, ReadWaiter, waiting_of
+from shardq.protocol.keys import MAX_PLAIN_KEYS
 from shardq.testing import ManualClock
 from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
@@ -20,7 +20,7 @@ from tests.unit.wire import NOW, name_of, read_head
 from tests.unit.wire import read_reply as reply
 
 NEVER = float("inf")
-FIXED = FEW  # keys that a read of one declares beside the streams
+FIXED = MAX_PLAIN_KEYS  # keys that a read of one declares beside the streams
 
 
 def row(number: int) -> list[Any]:
@@ -37,11 +37,11 @@ class Room:
         self.state.server_time = ServerTime.first(NOW, 0.0, 0.0)
         self.purgatory = Purgatory(Timer(clock=self.clock))
 
-    def enter(self, count: int = 1, block: float = 5, visibility: float = 30, wake_at: float = NEVER) -> Waiter:
+    def enter(self, count: int = 1, block: float = 5, visibility: float = 30, wake_at: float = NEVER) -> ReadWaiter:
         """One more, whose look just found nothing."""
         now = self.clock.monotonic()
-        waiting, request = waiting_of(self.state), Request(count, visibility, None)
-        waiter = Waiter(waiting, request, until=now + block, read_at=now, wake_at=wake_at)
+        waiting, request = waiting_of(self.state), ReadRequest(count, visibility, None)
+        waiter = ReadWaiter(waiting, request, until=now + block, read_at=now, wake_at=wake_at)
         waiting.join(waiter, self.purgatory, None)
         return waiter
 
@@ -260,7 +260,7 @@ def declared_by(room: Room, told: Any) -> list[str]:
 
 def test_those_are_declared_out_of_which_messages_came_lately_until_one_is_missed() -> None:
     room, every = Room(streams=64), [str(number) for number in range(64)]
-    for number in range(LEARNING):
+    for number in range(LEARNING_READS):
         assert declared_by(room, reply(row(number), stream=3 + number % 2)) == every
     missed = reply(kind=b"MISS", hints=b"7")
     assert [sorted(declared_by(room, missed)), declared_by(room, missed)] == [["3", "4"], every]

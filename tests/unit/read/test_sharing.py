@@ -13,7 +13,7 @@ from shardq.ops.queue.steps import Call, Unanswered
 from shardq.ops.read import sharing as reading
 from shardq.ops.read.command import ReadReply
 from shardq.ops.read.sharing import Want, reads_of
-from shardq.ops.read.waiting import Outstanding, Request
+from shardq.ops.read.waiting import Outstanding, ReadRequest
 from shardq.ops.sharing.caller import Caller
 from shardq.ops.sharing.shared_call import SharedCall
 from shardq.testing import ManualClock
@@ -32,7 +32,8 @@ def callers_of(state: QueueState, *wants: tuple[int, float]) -> tuple[SharedCall
     """A shared call of readers that want so many messages and wait for so long, which has been sent."""
     coalescer = reads_of(state)
     callers: list[Caller[Any, Any]] = [
-        Caller(Want(Request(count, 30.0, None), block, Outstanding()), UNTIL, lambda: None) for count, block in wants
+        Caller(Want(ReadRequest(count, 30.0, None), block, Outstanding()), UNTIL, lambda: None)
+        for count, block in wants
     ]
     for caller in callers:
         coalescer.add(caller, 1)

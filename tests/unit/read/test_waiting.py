@@ -13,7 +13,7 @@ from shardq.ops.read import waiting
 from shardq.ops.read.acks import Acks
 from shardq.ops.read.look import Look, fast_read
 from shardq.ops.read.read import read
-from shardq.ops.read.waiting import FRESH, Outstanding, Waiting
+from shardq.ops.read.waiting import FRESH_SECONDS, Outstanding, Waiting
 from shardq.ops.settle.command import LoneAck
 from shardq.ops.settle.settle import Settled
 from shardq.testing import ManualClock
@@ -83,7 +83,7 @@ def test_who_has_just_taken_all_there_was_waits_without_a_look_while_writers_not
 
 
 def test_it_looks_again_before_something_comes_that_nobody_watches_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "SOON", 0.5)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.5)
     room = Room()
     room.take_all()
     assert waits(room.read()) == [pytest.approx(0.6, abs=0.001)]
@@ -104,7 +104,7 @@ def test_who_got_as_many_as_it_wanted_waits_without_a_look_if_none_is_left(fast:
     last = reply(ROW, ROW, wait=NONE_LEFT)
     if fast:
         room.take_all()
-        room.clock.advance(FRESH)
+        room.clock.advance(FRESH_SECONDS)
         look = fast_read(room.state, WANTED, BLOCK, None, None, None, Outstanding(), Acks.of([HELD]))
         assert look is not None
         assert look.rows([[NOW, b"o"], last]) is not None
@@ -126,7 +126,7 @@ def test_who_saw_the_clock_jump_looks(last: Any) -> None:
     assert looks(room.read(reply(ROW, ROW, now=NOW + 60_000)))
 
 
-@pytest.mark.parametrize("passed", [FRESH, 0.9])
+@pytest.mark.parametrize("passed", [FRESH_SECONDS, 0.9])
 def test_who_took_all_there_was_some_time_ago_looks(passed: float) -> None:
     room = Room()
     room.take_all()
@@ -155,7 +155,7 @@ def test_the_first_try_of_a_reader_that_may_wait_without_a_look_only_acks() -> N
     look = fast_read(*wanted, Acks.of([HELD]))
     assert look is not None
     assert isinstance(look.step, LoneAck)
-    room.clock.advance(FRESH)
+    room.clock.advance(FRESH_SECONDS)
     later = fast_read(*wanted, Acks.of([HELD]))
     assert later is not None
     assert isinstance(later.step, Batch)

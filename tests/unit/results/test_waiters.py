@@ -43,7 +43,7 @@ def test_nobody_looks_twice_for_one_end(waits: Waits) -> None:
 
 
 def test_the_ends_that_came_last_are_remembered(waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardq.ops.results.waiters.REMEMBERED", 2)
+    monkeypatch.setattr("shardq.ops.results.waiters.MAX_REMEMBERED", 2)
     for number, message_id in enumerate("abac"):
         waits.waiting.note([(f"{number + 1}-0", [message_id])])
     assert [waits.join(each, "0-0").done for each in "abc"] == [True, False, True]

@@ -9,7 +9,7 @@ from threading import Barrier, Thread
 import pytest
 
 from shardq import sharding
-from shardq.shard_cache import FEWEST, MOST, WIDEST, ShardCache
+from shardq.shard_cache import MAX_SHARD_STREAMS, MAX_SLOTS, MIN_SLOTS, ShardCache
 from shardq.sharding import shard
 
 SLOT = 24  # bytes
@@ -39,7 +39,7 @@ def deals(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.mark.usefixtures("cache")
 def test_what_was_dealt_is_the_same_when_it_comes_from_the_cache(deals: list[bytes]) -> None:
     """Of keys in several queues, of other numbers of streams and widths, each has its own shard the second time too."""
-    asked = [(f"tenant-{at % 300}", (7, 64, 4096)[at % 3], 1 + at % WIDEST) for at in range(5000)]
+    asked = [(f"tenant-{at % 300}", (7, 64, 4096)[at % 3], 1 + at % MAX_SHARD_STREAMS) for at in range(5000)]
     first = [shard(*each) for each in asked]
     fresh = [sharding._deal(key.encode(), streams, min(streams, width)) for key, streams, width in asked]
     deals.clear()
@@ -54,8 +54,8 @@ def test_keys_in_turn_are_found_also_when_they_are_more_than_there_is_room_for(
     deals: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cache that drops the oldest would find none of them."""
-    monkeypatch.setattr("shardq.shard_cache.MOST", 4 * FEWEST)
-    keys = [f"tenant-{at}" for at in range(5 * FEWEST)]
+    monkeypatch.setattr("shardq.shard_cache.MAX_SLOTS", 4 * MIN_SLOTS)
+    keys = [f"tenant-{at}" for at in range(5 * MIN_SLOTS)]
     for _ in range(3):
         deals.clear()
         for key in keys:
@@ -66,21 +66,24 @@ def test_keys_in_turn_are_found_also_when_they_are_more_than_there_is_room_for(
 
 def test_it_begins_small_and_has_a_bound(cache: ShardCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process with few shard keys pays 24 kB, and one with any number of them no more than the bound."""
-    monkeypatch.setattr("shardq.shard_cache.MOST", 16 * FEWEST)
+    monkeypatch.setattr("shardq.shard_cache.MAX_SLOTS", 16 * MIN_SLOTS)
     sizes = [len(cache._slots)]
-    for at in range(64 * FEWEST):
+    for at in range(64 * MIN_SLOTS):
         shard(f"tenant-{at}", 64, 4)
         if len(cache._slots) != sizes[-1]:
             sizes.append(len(cache._slots))
 
-    assert sizes == [SLOT * FEWEST << doubled for doubled in range(5)]
-    assert MOST * SLOT == 786_432
+    assert sizes == [SLOT * MIN_SLOTS << doubled for doubled in range(5)]
+    assert MAX_SLOTS * SLOT == 786_432
 
 
 @pytest.mark.usefixtures("cache")
 def test_wide_shards_are_dealt_each_time(deals: list[bytes]) -> None:
     """A slot has room for eight streams."""
-    assert [len(shard("wide", 64, width)) for width in (WIDEST, WIDEST, WIDEST + 1, WIDEST + 1)] == [8, 8, 9, 9]
+    assert [
+        len(shard("wide", 64, width))
+        for width in (MAX_SHARD_STREAMS, MAX_SHARD_STREAMS, MAX_SHARD_STREAMS + 1, MAX_SHARD_STREAMS + 1)
+    ] == [8, 8, 9, 9]
     assert len(deals) == 3
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq.files import MOST_LOOKED, open_own, own_folders, touch
+from shardq.files import MAX_NAMES, open_own, own_folders, touch
 from tests.others import belongs_to_another
 
 
@@ -70,8 +70,8 @@ def test_only_own_folders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_of_a_folder_full_of_names_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardq.files.MOST_LOOKED", 10)
+    monkeypatch.setattr("shardq.files.MAX_NAMES", 10)
     for number in range(30):
         (tmp_path / f"x-{number}").mkdir()
-    assert MOST_LOOKED > 1000
+    assert MAX_NAMES > 1000
     assert len(own_folders(tmp_path, "x-")) == 10

@@ -10,7 +10,7 @@ import pytest
 
 from shardq.spark.causes import cause_of
 from shardq.spark.consume.batches import Batches
-from shardq.spark.consume.failures import Batch, Failures, suspects
+from shardq.spark.consume.failures import FailedBatch, Failures, suspects
 from shardq.spark.lags import unfinished_offsets
 
 CAUSE = "ValueError: no number"
@@ -57,7 +57,7 @@ class Model:
 
     def _fail(self, held: list[int], size: int) -> None:
         for number in held:
-            known = Failures.of(self.errors.get(number, "")).after(Batch("q", self.batches.done, len(held)))
+            known = Failures.of(self.errors.get(number, "")).after(FailedBatch("q", self.batches.done, len(held)))
             if known.is_cause:
                 self.rejected[number] = known.reason(CAUSE)
                 del self.due[number]
@@ -129,14 +129,14 @@ def test_poison_beside_traffic_costs_the_others_little() -> None:
 def test_the_delay_grows_from_a_second_to_a_minute_while_nothing_succeeds() -> None:
     known, delays = Failures(), []
     for _ in range(9):
-        known = known.after(Batch("q", 0, 10))
+        known = known.after(FailedBatch("q", 0, 10))
         delays.append(known.delay)
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert known.after(Batch("q", 1, 10)).delay == 1
+    assert known.after(FailedBatch("q", 1, 10)).delay == 1
 
 
 def test_what_is_known_outlives_the_driver() -> None:
-    known = Failures().after(Batch("9f86d081884c7d65", 3, 200)).after(Batch("9f86d081884c7d65", 4, 100))
+    known = Failures().after(FailedBatch("9f86d081884c7d65", 3, 200)).after(FailedBatch("9f86d081884c7d65", 4, 100))
     assert Failures.of(known.text(CAUSE)) == known
 
 
@@ -148,20 +148,20 @@ def test_another_last_error_tells_nothing(text: str) -> None:
 
 
 def test_batches_of_another_query_prove_nothing() -> None:
-    known = Failures().after(Batch("one", 3, 1)).after(Batch("two", 9, 1)).after(Batch("one", 99, 1))
+    known = Failures().after(FailedBatch("one", 3, 1)).after(FailedBatch("two", 9, 1)).after(FailedBatch("one", 99, 1))
     assert (known.batches, known.apart, known.most) == (3, 0, 0)
 
 
 def test_what_another_query_or_somebody_else_has_written_makes_no_suspects() -> None:
     """A tenant's text may stand in a last error, as a worker writes it."""
-    known = Failures().after(Batch("one", 3, 200)).after(Batch("one", 4, 100)).text(CAUSE)
+    known = Failures().after(FailedBatch("one", 3, 200)).after(FailedBatch("one", 4, 100)).text(CAUSE)
     assert suspects([known, "ValueError: x"], str, "one") == [known]
     assert suspects([known, "ValueError: x"], str, "two") == []
 
 
 def test_a_count_that_was_forgotten_proves_nothing() -> None:
     assert Batches.of(None) == Batches.of(b"junk") == Batches()
-    assert Failures().after(Batch("q", 8, 1)).after(Batch("q", 0, 1)).apart == 0
+    assert Failures().after(FailedBatch("q", 8, 1)).after(FailedBatch("q", 0, 1)).apart == 0
 
 
 SPARKS = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):

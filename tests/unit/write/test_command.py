@@ -8,7 +8,7 @@ import pytest
 
 from shardq.drivers.wire import commands_of, packed
 from shardq.ops.queue.sequences import ProducerSequence
-from shardq.ops.write.command import MANY, WriteMany, call_for
+from shardq.ops.write.command import MIN_PACKED_WRITE, WriteMany, call_for
 from shardq.ops.write.outgoing import Outgoing
 from shardq.protocol.packing import pack
 from shardq.protocol.script import FUNCTION
@@ -29,7 +29,7 @@ def words_of(call: WriteMany) -> tuple[object, ...]:
 def test_the_bytes_are_those_of_the_words(clock: ManualClock, rng: random.Random, streams: int) -> None:
     """In chunks of one write and of the next, which has other keys; by themselves and as a command of a driver."""
     state = state_of(clock, streams=streams, streams_per_shard=min(6, streams))
-    for count in (MANY + 3, 20, 250):
+    for count in (MIN_PACKED_WRITE + 3, 20, 250):
         keys = [rng.choice(KEYS) for _ in range(count)]
         bodies = [rng.randbytes(rng.choice((0, 1, 9, 10, 99, 100, 5000))) for _ in range(count)]
         call = _call(state, BulkOffset("w", "0"), 0, Rows(keys, rng.choice("bmA"), bodies), 0, count)
