@@ -1,8 +1,9 @@
 """The leases that a client holds: the end of each is in the wheel of the client's timer.
 
-A delivery refers to its `DeliveryLease`, which is an entry of the wheel and does not refer to the delivery. So a delivery that
-its user forgets is freed at once, with its payload, and what is left in the wheel goes away at the deadline. To hold a
-lease and to settle it takes O(1), about half a microsecond together; nothing ever looks at all leases.
+A delivery refers to its `DeliveryLease`, which is an entry of the wheel and does not refer to the delivery. So a
+delivery that its user forgets is freed at once, with its payload, and what is left in the wheel goes away at the
+deadline. To hold a lease and to settle it takes O(1), about half a microsecond together; nothing ever looks at all
+leases.
 
 **Who decides that a lease is lost?** The clock: `Lease.lost` compares the deadline with the time. So it is right at
 once when a machine that was suspended goes on, or when the timer's thread or loop is held up. The wheel tells of it: at

@@ -175,7 +175,10 @@ def _assigned(queue: AnyQueue, what: str, declared: DeclaredQueue, stored: Assig
 
 
 def _batches(changed: Iterable[tuple[str | bytes, T]]) -> Iterator[dict[str | bytes, T]]:
-    """Return what changes in dicts of at most `SHARD_KEYS_A_CALL` shard keys. Those that lose something come first, as given."""
+    """Return what changes in dicts of at most `SHARD_KEYS_A_CALL` shard keys.
+
+    Those that lose something come first, as given.
+    """
     pairs = list(changed)
     for start in range(0, len(pairs), SHARD_KEYS_A_CALL):
         yield dict(pairs[start : start + SHARD_KEYS_A_CALL])

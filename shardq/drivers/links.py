@@ -53,8 +53,8 @@ class Link:
     `number` is the id that the server gave the connection, None as long as nobody has asked.
 
     The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
-    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `ServerReadiness`
-    waits for it; so it does on Windows.
+    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and
+    `ServerReadiness` waits for it; so it does on Windows.
     """
 
     def __init__(self, connection: Any) -> None:

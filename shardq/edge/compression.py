@@ -17,7 +17,7 @@ MIN_COMPRESSED_BYTES: Final = 64
 DICTIONARY_BYTES: Final = 112_640
 """The size that zstd's own trainer uses."""
 ENOUGH_SAMPLE_BYTES, MAX_SAMPLE_BYTES = 20 * DICTIONARY_BYTES, 40 * DICTIONARY_BYTES
-"""So many bytes of samples are worth a training, and so many are kept."""
+"""Bytes of samples that are worth a training, and that are kept."""
 LARGEST_SAMPLE: Final = 128 * 1024
 
 

@@ -31,7 +31,7 @@ FREE: Final = 0.1
 
 
 class Effort:
-    """How hard to compress, in steps: fast; as usual; with a prefix, and at `USUAL_LEVEL` without it; with a prefix, and hard.
+    """How hard to compress, in steps: fast; as usual; with a prefix, at `USUAL_LEVEL` also without; with one, and hard.
 
     A *level* that is asked for is the usual one, and the least. Times are seconds of one monotonic clock.
     """

@@ -409,7 +409,8 @@ class SpoolFile:
             except BlockingIOError:
                 if _CLOCK.monotonic() > until:
                     raise SpoolDamaged(
-                        f"spool {str(self.path)!r} cannot be opened: another process has locked its folder ({LOCK_SECONDS:g} s)"
+                        f"spool {str(self.path)!r} cannot be opened: another process has locked its folder"
+                        f" ({LOCK_SECONDS:g} s)"
                     ) from None
                 time.sleep(LOOK_INTERVAL)
 

@@ -77,7 +77,7 @@ class TenantRow(NamedTuple):
 
 
 class LabelPlaces:
-    """The names that have labels: at most *most* at a time, each for `LABEL_SECONDS` seconds after it was chosen last."""
+    """The names that have labels: at most *most* at a time, each for `LABEL_SECONDS` after it was chosen last."""
 
     def __init__(self, most: int) -> None:
         self._most = most

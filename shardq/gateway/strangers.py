@@ -38,7 +38,10 @@ class Address:
 
 
 class Strangers:
-    """The connections without a token, by address. At most *per_address* of each, and `ALL_STRANGERS_FACTOR` as many in all."""
+    """The connections without a token, by address. At most *per_address* of each.
+
+    In all there are at most `ALL_STRANGERS_FACTOR` as many.
+    """
 
     def __init__(self, per_address: int, clock: Clock) -> None:
         self.by_name: OrderedDict[str, Address] = OrderedDict()

@@ -1,7 +1,7 @@
 """Ways: each call of a queue, but for reads and writes, as one operation over the queue's partitions.
 
-Both clients have them from the one table `WAY_OF_METHOD`. What a way takes are the arguments of the method by name, in the order
-of its operation; `who` stands for *by* and *note*.
+Both clients have them from the one table `WAY_OF_METHOD`. What a way takes are the arguments of the method by name,
+in the order of its operation; `who` stands for *by* and *note*.
 """
 
 from __future__ import annotations

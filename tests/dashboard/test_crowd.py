@@ -31,7 +31,7 @@ class Standing:
 
     def end(self) -> None:
         self.has_ended = True
-        self.crowd.leave(cast("Connection", self))
+        self.crowd.leave(cast("BrowserConnection", self))
 
     crowd: Browsers
 
@@ -69,7 +69,7 @@ def has_ended(one: socket.socket) -> bool:
 
 def join(all_of: Browsers, one: Standing, place: str = "192.0.2.1") -> bool:
     one.crowd = all_of
-    return all_of.admit(cast("Connection", one), place)
+    return all_of.admit(cast("BrowserConnection", one), place)
 
 
 def test_a_thousand_connections_that_say_nothing_keep_nobody_out(

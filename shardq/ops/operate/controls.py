@@ -34,8 +34,8 @@ def own_controls(
 ) -> Op[Controls]:
     """Return what shard keys have of their own, and None for the whole queue where that is paused; no plans.
 
-    With *keys* (at most 50) it is of these alone, in one call. *some* are about `FIELDS_A_CALL` shard keys at most, those that
-    one call finds.
+    With *keys* (at most 50) it is of these alone, in one call. *some* are about `FIELDS_A_CALL` shard keys at most,
+    those that one call finds.
     """
     until, cursor = state.until(timeout), b"0"
     names = tuple(map(key_bytes, keys))

@@ -239,7 +239,8 @@ class Attendant:
         if left_out:
             log.warning(
                 "queue %r, %s: no worker was there for some slots, and its catch_up leaves %s of them out, up to %s",
-                queue, where, f"more than {MAX_CAUGHT_UP}" if len(left_out) > MAX_CAUGHT_UP else len(left_out), told(left_out[-1]),
+                queue, where, f"more than {MAX_CAUGHT_UP}" if len(left_out) > MAX_CAUGHT_UP else len(left_out),
+                told(left_out[-1]),
             )  # fmt: skip
 
 
