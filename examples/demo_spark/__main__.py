@@ -19,7 +19,7 @@ from examples.demo.files import COPIES, flooding, sources
 from shardq import Client, Queue, ShardqError
 from shardq.cli.text import printable
 from shardq.embedded import EmbeddedServer
-from shardq.jobs.making import Live, make
+from shardq.jobs.making import LiveQueue, make
 from shardq.reports.catalog import made
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.load import LoadColumns, identity, load, messages
@@ -103,7 +103,7 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
 
 def judge(queue: Queue, out: Path, count: int) -> None:
     """Make the table of a queue's jobs, and say whether it was fair, and who used what."""
-    source, tables = Live(queue.client, [queue.name]), out / f"{queue.name}.jobs"
+    source, tables = LiveQueue(queue.client, [queue.name]), out / f"{queue.name}.jobs"
     tally = make(source, tables, source.seen)
     agree(f"{queue.name}: jobs", rows=count, ended=tally.jobs)
     fair, used = made("fair", tables), made("used", tables)

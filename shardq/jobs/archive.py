@@ -43,14 +43,14 @@ def live(names: Iterable[str]) -> list[str]:
     return sorted(each for each, span in ranges.items() if not any(covers(other, span) for other in ranges.values()))
 
 
-class Step(NamedTuple):
+class ArchiveStep(NamedTuple):
     """Events of a day in a batch, and which number the batch has."""
 
     events: pa.Table
     batch: int
 
 
-def steps(path: Path, names: Sequence[str], batch: int = -1) -> Iterator[Step]:
+def steps(path: Path, names: Sequence[str], batch: int = -1) -> Iterator[ArchiveStep]:
     """Read what is archived of some queues (of all, if none is named) behind a *batch*. ConfigError for no archive."""
     folder = path if path.name == "journal" else path / "journal"
     if not folder.is_dir():
@@ -59,7 +59,7 @@ def steps(path: Path, names: Sequence[str], batch: int = -1) -> Iterator[Step]:
     for name in sorted(live(ranges), key=ranges.__getitem__):
         if ranges[name][1] > batch:
             for day in _days(folder / name, names):
-                yield Step(_read(day), ranges[name][1])
+                yield ArchiveStep(_read(day), ranges[name][1])
 
 
 def _days(batch: Path, names: Sequence[str]) -> list[list[Path]]:

@@ -21,14 +21,14 @@ from shardq.jobs.arrays import NONE, ms_of, numbered, one, scaled
 from shardq.jobs.rules import ALWAYS, Rule, Rules
 from shardq.jobs.schema import OPEN
 
-LATE: Final = 50
+LATE_MS: Final = 50
 """Ms by which a token may be taken late without being lost, as in lua/base.lua."""
 COLUMNS: Final = ("blocked_pause_s", "blocked_rate_s", "blocked_cap_s")
 Tenant = tuple[str, str]
 """The id of a queue, and a shard key or parent."""
 
 
-class Span(NamedTuple):
+class BlockedSpan(NamedTuple):
     """The time that the events of a run are of, in ms: after the run before, up to its last event."""
 
     after: int
@@ -39,7 +39,7 @@ class Blocking(NamedTuple):
     """What there is to know of some queues, by their ids, and when the buckets of tenants are full, in ms."""
 
     rules: Mapping[str, Rules]
-    spans: Mapping[str, Span]
+    spans: Mapping[str, BlockedSpan]
     buckets: Mapping[Tenant, float]
 
 
@@ -71,7 +71,7 @@ def with_blocked(rows: pa.Table, given: Blocking) -> tuple[pa.Table, dict[Tenant
     return table.set_column(OPEN.get_field_index("plan"), "plan", plan).cast(OPEN), buckets
 
 
-def _keep(buckets: dict[Tenant, float], tenant: Tenant, full_at: float, span: Span) -> None:
+def _keep(buckets: dict[Tenant, float], tenant: Tenant, full_at: float, span: BlockedSpan) -> None:
     buckets.pop(tenant, None)
     if full_at > span.until:
         buckets[tenant] = full_at
@@ -122,7 +122,7 @@ def _stretches(rows: pa.Table, name: str) -> _Stretches:
 class _Tenant:
     """When one tenant was blocked, by what was delivered to it and held."""
 
-    def __init__(self, rules: list[Rule], span: Span, held: tuple[Any, Any], full_at: float) -> None:
+    def __init__(self, rules: list[Rule], span: BlockedSpan, held: tuple[Any, Any], full_at: float) -> None:
         self.span, self.full_at = span, full_at
         start, end = held
         end = np.where(end == NONE, ALWAYS, end)
@@ -162,7 +162,7 @@ class _Tenant:
                 self.full_at = 0.0
                 continue
             interval = 1000 / piece.rate
-            late, spare = min(LATE, interval), (piece.burst - 1) * interval
+            late, spare = min(LATE_MS, interval), (piece.burst - 1) * interval
             self.full_at = min(self.full_at, piece.since + piece.burst * interval)
             taken = delivered[(delivered >= piece.since) & (delivered < until)]
             steps = np.arange(len(taken)) * interval
@@ -183,7 +183,7 @@ class _Tenant:
         return np.stack([np.bincount(which, np.rint(each), len(rows)) for each in found])
 
 
-def _pieces(rules: list[Rule], span: Span) -> list[tuple[Rule, int]]:
+def _pieces(rules: list[Rule], span: BlockedSpan) -> list[tuple[Rule, int]]:
     """The rules that were in force in a span, and until when each was; the first begins with the span."""
     ends = [*(rule.since for rule in rules[1:]), ALWAYS]
     found = [(rule, end) for rule, end in zip(rules, ends, strict=True) if end > span.after]

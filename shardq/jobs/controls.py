@@ -23,7 +23,7 @@ Key = tuple[str, str, str | None]
 """The id of a queue, a scope, and a name."""
 
 
-class Controls:
+class JobControls:
     """The newest row of each key, to which events are added."""
 
     def __init__(self, rows: pa.Table | None = None) -> None:

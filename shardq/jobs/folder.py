@@ -22,7 +22,7 @@ with extra("jobs", "the table of jobs"):
 from shardq.errors import ConfigError
 from shardq.jobs.blocked import BUCKETS, bucket_table, buckets_of
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
-from shardq.jobs.step import Made, State
+from shardq.jobs.step import MadeJobs, State
 
 TABLES: Final = {"jobs": JOBS, "settings": SETTINGS, "capacity": CAPACITY, "lost": LOST}
 """The tables that runs add to."""
@@ -32,7 +32,7 @@ DAY: Final = "%Y-%m-%d"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FolderRun:
     """What a run that is done says: its number, how far it read each queue, and up to which batch of an archive.
 
     `queues` are by name: the queue's `id`, and `points`, the number of the last event in each partition. `until` are
@@ -46,12 +46,12 @@ class Run:
     names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def told(cls, number: int, text: str) -> Run:
+    def told(cls, number: int, text: str) -> FolderRun:
         """Return what the file of a run says."""
         said = json.loads(text)
         return cls(number, said["queues"], said["until"], said["batch"], said["names"])
 
-    def done(self, number: int, state: State) -> Run:
+    def done(self, number: int, state: State) -> FolderRun:
         """Return what a run with this number says that ends here."""
         return replace(self, number=number, until=state.until, names=state.names)
 
@@ -67,7 +67,7 @@ def run_name(number: int) -> str:
     return f"run={number:012d}"
 
 
-class Folder:
+class TableFolder:
     """Tables of jobs in a folder of this machine."""
 
     def __init__(self, path: Path) -> None:
@@ -84,15 +84,15 @@ class Folder:
                 raise ConfigError(f"another run is adding jobs to {self.path}: let it end first") from None
             yield
 
-    def newest(self) -> Run:
+    def newest(self) -> FolderRun:
         """Return the newest run that is done; one with the number -1 if none is."""
         runs = self.path / "runs"
         found = max((int(each.stem) for each in runs.glob("*.json") if each.stem.isdecimal()), default=-1)
         if found < 0:
             if any((self.path / name).exists() for name in TABLES) and not runs.exists():
                 raise ConfigError(f"{self.path} has tables, but no folder runs: it is no folder of jobs, or damaged")
-            return Run()
-        return Run.told(found, (runs / f"{found:012d}.json").read_text())
+            return FolderRun()
+        return FolderRun.told(found, (runs / f"{found:012d}.json").read_text())
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Folder:
         """Return the workers that were there when the newest run was done."""
         return self._read(self.path / "present" / run_name(self.newest().number), CAPACITY)
 
-    def state(self, run: Run) -> State:
+    def state(self, run: FolderRun) -> State:
         """Return what the run after *run* goes on from."""
         name = run_name(run.number)
         kept = self.path / "state" / name
@@ -139,7 +139,7 @@ class Folder:
             for left in (self.path / each / name, *(self.path / each).glob(f"day=*/{name}")):
                 shutil.rmtree(left, ignore_errors=True)
 
-    def add(self, number: int, step: int, made: Made) -> None:
+    def add(self, number: int, step: int, made: MadeJobs) -> None:
         """Write what a step of a run made."""
         name, part = run_name(number), f"part-{step:05d}.parquet"
         for day, rows in by_day(made.jobs):
@@ -148,7 +148,7 @@ class Folder:
             if len(rows := getattr(made, each)):
                 _write(rows, self.path / each / name / part)
 
-    def finish(self, run: Run, state: State) -> None:
+    def finish(self, run: FolderRun, state: State) -> None:
         """Write what the next run goes on from, then that this one is done."""
         name = run_name(run.number)
         jobs = state.open.sort_by([("queue", "ascending"), ("shard_key", "ascending")])

@@ -27,7 +27,7 @@ STEP: Final = 500_000
 """Events of a step, about: some 100 MB."""
 
 
-class Step(NamedTuple):
+class LiveStep(NamedTuple):
     """Events in the order of their numbers, and up to which number each partition was read then."""
 
     events: pa.Table
@@ -54,7 +54,7 @@ def _see(client: Client, state: QueueState) -> QueueState:
     return state
 
 
-def steps(client: Client, name: str, points: Sequence[int], size: int = STEP) -> Iterator[Step]:
+def steps(client: Client, name: str, points: Sequence[int], size: int = STEP) -> Iterator[LiveStep]:
     """Read the journal of a queue behind *points*, one for each partition, up to what it holds now."""
     states = seen_states(client, name)
     life = states[0].view.id
@@ -65,7 +65,7 @@ def steps(client: Client, name: str, points: Sequence[int], size: int = STEP) ->
             track.fetch(share)
         cut = min((track.newest() for track in tracks if not track.is_done), default=None)
         events = [track.take(cut) for track in tracks]
-        yield Step(pa.concat_tables(events), [track.point for track in tracks], life)
+        yield LiveStep(pa.concat_tables(events), [track.point for track in tracks], life)
         if cut is None:
             return
 

@@ -16,7 +16,7 @@ from shardq.jobs.schema import LOST
 from shardq.protocol.journal import LOST as LOST_KIND
 
 
-class Losses:
+class LostEvents:
     """Where events are missing: the numbers of the last of each gap, by queue and partition."""
 
     def __init__(self, events: pa.Table) -> None:

@@ -17,16 +17,16 @@ with extra("jobs", "the table of jobs"):
 from shardq.client import Client
 from shardq.errors import QueueMissing
 from shardq.jobs import archive, live
-from shardq.jobs.folder import Folder, Run
+from shardq.jobs.folder import FolderRun, TableFolder
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
 from shardq.jobs.seen import seen_settings
-from shardq.jobs.step import ORDER, Made, State, advance, lives_of
+from shardq.jobs.step import ORDER, MadeJobs, State, advance, lives_of
 
 Seen = Callable[[str, str, pa.Table], pa.Table | None]
 """Returns how a queue is set, of its name, its id and its first events; None if nobody knows."""
 
 
-class Tally(NamedTuple):
+class Totals(NamedTuple):
     """What a run did: events that it read, jobs that ended, jobs that are open now, events that were missing."""
 
     events: int = 0
@@ -35,22 +35,22 @@ class Tally(NamedTuple):
     lost: int = 0
 
 
-class Source(Protocol):
+class JobsSource(Protocol):
     """Where events come from."""
 
-    def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
+    def steps(self, run: FolderRun) -> Iterator[tuple[pa.Table, FolderRun]]:
         """The events behind a run, in steps; with each what a run that ends there says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveQueue:
     """The journals of some queues, as they are now."""
 
     client: Client
     names: Sequence[str]
 
-    def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
-        """As of `Source`. QueueMissing, ConfigError for a queue without a journal."""
+    def steps(self, run: FolderRun) -> Iterator[tuple[pa.Table, FolderRun]]:
+        """As of `JobsSource`. QueueMissing, ConfigError for a queue without a journal."""
         for name in self.names:
             points = run.queues.get(name, {}).get("points", [])
             for events, after, queue_id in live.steps(self.client, name, points):
@@ -69,8 +69,8 @@ class Archived:
     path: Path
     names: Sequence[str]
 
-    def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
-        """As of `Source`. ConfigError if there is no archive."""
+    def steps(self, run: FolderRun) -> Iterator[tuple[pa.Table, FolderRun]]:
+        """As of `JobsSource`. ConfigError if there is no archive."""
         for found, batch in archive.steps(self.path, self.names, run.batch):
             points = {
                 (told["id"], part): point for told in run.queues.values() for part, point in enumerate(told["points"])
@@ -80,7 +80,7 @@ class Archived:
             yield events, run
 
 
-def points_in(events: pa.Table, run: Run) -> dict[str, Any]:
+def points_in(events: pa.Table, run: FolderRun) -> dict[str, Any]:
     """Return how far the queues of *events* are read with them."""
     found: dict[str, Any] = {}
     lives = lives_of(events)
@@ -104,9 +104,9 @@ def settings_if_there(client: Client, name: str, queue_id: str, events: pa.Table
         return None
 
 
-def make(source: Source, out: Path, seen: Seen) -> Tally:
+def make(source: JobsSource, out: Path, seen: Seen) -> Totals:
     """Add to the folder *out* the jobs that ended since its newest run. ConfigError if somebody else does that."""
-    folder = Folder(out)
+    folder = TableFolder(out)
     with folder.locked():
         before = folder.newest()
         number = before.number + 1
@@ -122,19 +122,19 @@ def make(source: Source, out: Path, seen: Seen) -> Tally:
 class _Making:
     """One run: how far it is."""
 
-    source: Source
-    run: Run
+    source: JobsSource
+    run: FolderRun
     state: State
     seen: Seen
-    tally: Tally = field(default_factory=Tally)
+    tally: Totals = field(default_factory=Totals)
 
-    def steps(self) -> Iterator[Made]:
+    def steps(self) -> Iterator[MadeJobs]:
         """What each step adds."""
         for events, run in self.source.steps(self.run):
             self.run = run
             self.state, made = advance(self.state, events, self._seen(events))
             lost, before = pc.sum(made.lost["events"]).as_py() or 0, self.tally
-            self.tally = Tally(
+            self.tally = Totals(
                 before.events + len(events), before.jobs + len(made.jobs), len(self.state.open), before.lost + lost
             )
             yield made
@@ -154,13 +154,13 @@ def _of(events: pa.Table, queue_id: str) -> pa.Table:
 SUFFIX: Final = ".parquet"
 
 
-def make_file(source: Source, out: Path, seen: Seen) -> Tally:
+def make_file(source: JobsSource, out: Path, seen: Seen) -> Totals:
     """Write all jobs that ended to the file *out*, and beside it `NAME.open.parquet` and so on, each anew."""
     tables: dict[str, list[pa.Table]] = {
         "jobs": [JOBS.empty_table()], "settings": [SETTINGS.empty_table()],
         "capacity": [CAPACITY.empty_table()], "lost": [LOST.empty_table()],
     }  # fmt: skip
-    making = _Making(source, Run(), State(), seen)
+    making = _Making(source, FolderRun(), State(), seen)
     for made in making.steps():
         for name, rows in tables.items():
             rows.append(getattr(made, name))

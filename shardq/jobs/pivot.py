@@ -21,7 +21,7 @@ with extra("jobs", "the table of jobs"):
 from shardq.jobs import kinds
 from shardq.jobs.arrays import NONE, is_null, ms_of, one, scaled, taken, times_of, whole
 from shardq.jobs.histories import Histories
-from shardq.jobs.lost import Losses
+from shardq.jobs.lost import LostEvents
 from shardq.jobs.schema import OPEN
 
 STRETCHES: Final = pa.list_(pa.int64())
@@ -34,7 +34,7 @@ Of each it says when it waited and was held: `blocked` looks at that, and takes 
 ENDED: Final = "ended"
 
 
-def pivot(events: pa.Table, carried: pa.Table, losses: Losses, parents: Set[str]) -> pa.Table:
+def pivot(events: pa.Table, carried: pa.Table, losses: LostEvents, parents: Set[str]) -> pa.Table:
     """Return the rows that *events* make of the rows that are *carried* from earlier runs, which have all columns OPEN.
 
     *parents* are the ids of queues in which shard keys count under parents. All events of a message must be among
@@ -44,7 +44,7 @@ def pivot(events: pa.Table, carried: pa.Table, losses: Losses, parents: Set[str]
 
 
 class _Pivot:
-    def __init__(self, histories: Histories, losses: Losses, parents: Set[str]) -> None:
+    def __init__(self, histories: Histories, losses: LostEvents, parents: Set[str]) -> None:
         self.of, self.losses, self.parents = histories, losses, parents
         of = histories
         self.is_event = of.base == NONE

@@ -18,10 +18,10 @@ with extra("jobs", "the table of jobs"):
     import pyarrow.compute as pc
 
 from shardq.jobs.arrays import ms_of, one, times_of
-from shardq.jobs.blocked import Blocking, Span, Tenant, with_blocked
+from shardq.jobs.blocked import BlockedSpan, Blocking, Tenant, with_blocked
 from shardq.jobs.capacity import Capacity
-from shardq.jobs.controls import Controls
-from shardq.jobs.lost import Losses, lost_of
+from shardq.jobs.controls import JobControls
+from shardq.jobs.lost import LostEvents, lost_of
 from shardq.jobs.pivot import ENDED, pivot
 from shardq.jobs.rules import Rules, rules_of
 from shardq.jobs.schema import CAPACITY, JOBS, OPEN, SETTINGS
@@ -50,7 +50,7 @@ class State:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-class Made(NamedTuple):
+class MadeJobs(NamedTuple):
     """What a step added to each table."""
 
     jobs: pa.Table
@@ -66,10 +66,10 @@ class Around(NamedTuple):
     """
 
     state: State
-    made: Made
+    made: MadeJobs
     rules: Mapping[str, Rules]
-    losses: Losses
-    spans: Mapping[str, Span]
+    losses: LostEvents
+    spans: Mapping[str, BlockedSpan]
     former: Mapping[str, int]
 
     @property
@@ -83,7 +83,7 @@ class Around(NamedTuple):
         return Blocking(self.rules, self.spans, self.state.buckets)
 
 
-def advance(state: State, events: pa.Table, seen: pa.Table | None = None) -> tuple[State, Made]:
+def advance(state: State, events: pa.Table, seen: pa.Table | None = None) -> tuple[State, MadeJobs]:
     """Return the state after *events*, and what they add. Rows *seen* say how queues were when their tables began."""
     found = around(state, events, seen, lives_of(events))
     rows = pivot(events, pa.concat_tables([state.open, state.letters]), found.losses, found.parents)
@@ -114,23 +114,23 @@ def around(state: State, events: pa.Table, seen: pa.Table | None, lives: Mapping
     """
     former = _former(state, lives)
     state, gone = _without(state, former)
-    controls, capacity, before = Controls(state.controls), Capacity(state.present), state.controls
+    controls, capacity, before = JobControls(state.controls), Capacity(state.present), state.controls
     new = SETTINGS.empty_table()
     if seen is not None:
         new = seen.filter(pa.array([not controls.knows(each) for each in seen["queue_id"].to_pylist()], pa.bool_()))
-        controls = Controls(pa.concat_tables([before, new]))
+        controls = JobControls(pa.concat_tables([before, new]))
     settings = pa.concat_tables([new, controls.add(events)])
     left = pa.concat_tables([gone, capacity.add(events)])
     after = {queue_id: max(life.until, state.until.get(queue_id, 0)) for queue_id, life in lives.items()}
-    spans = {queue_id: Span(ms, ms) for queue_id, ms in (*state.until.items(), *former.items())}
-    spans |= {queue_id: Span(state.until.get(queue_id, 0), ms) for queue_id, ms in after.items()}
+    spans = {queue_id: BlockedSpan(ms, ms) for queue_id, ms in (*state.until.items(), *former.items())}
+    spans |= {queue_id: BlockedSpan(state.until.get(queue_id, 0), ms) for queue_id, ms in after.items()}
     rules = rules_of(pa.concat_tables([before, settings]))
     state = State(
         controls=controls.table(), present=capacity.present(), buckets=state.buckets, until={**state.until, **after},
         names={**state.names, **{queue_id: life.name for queue_id, life in lives.items()}},
     )  # fmt: skip
-    made = Made(JOBS.empty_table(), settings, left, lost_of(events))
-    return Around(state, made, rules, Losses(events), spans, former)
+    made = MadeJobs(JOBS.empty_table(), settings, left, lost_of(events))
+    return Around(state, made, rules, LostEvents(events), spans, former)
 
 
 def _former(state: State, lives: Mapping[str, Life]) -> dict[str, int]:

@@ -31,11 +31,9 @@ _ORDERS: Final[Mapping[str, str]] = {
 _STATES: Final[Sequence[ActionState]] = ("running", "stopping", "abandoned", "failed", "stopped", "done")
 """An action is over in all partitions, or not yet: the first of these that is in any."""
 
-AHEAD: Final = 10_000
-"""So many events before the first one of a journal a position may be that is of it, as of `before`.
-
-Numbers begin with the microsecond in which a journal did, and an earlier one has begun longer ago than that.
-"""
+MAX_EVENTS_BEFORE: Final = 10_000
+"""Events before the first one of a journal that a position may be and is of it, as of `before`. Numbers begin with the
+microsecond in which a journal did, and an earlier one has begun longer ago than that."""
 
 
 def total(found: Sequence[int]) -> int:
@@ -147,7 +145,7 @@ def _is_remade(found: Sequence[JournalPage], points: Sequence[int], number: int)
 
 def _is_of_former(page: JournalPage, point: int) -> bool:
     """Return whether a position is of a journal that was there before that of *page*."""
-    return 0 < point < created_ms(page.queue_id) * 1000 - AHEAD
+    return 0 < point < created_ms(page.queue_id) * 1000 - MAX_EVENTS_BEFORE
 
 
 def _placed(message_id: str, number: int) -> str:

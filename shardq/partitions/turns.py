@@ -50,7 +50,7 @@ LOOK_AFTER_MESSAGES: Final = 16
 """Messages in the place of that time."""
 
 LOOK_AFTER_WORK: Final = 0.05
-"""So many seconds of work that was settled in the place of that time."""
+"""Seconds of work that was settled in the place of that time."""
 
 MAX_BEHIND: Final = 60.0
 """One partition has no claim on more seconds of service than these, beside what a lease may hide."""

@@ -16,7 +16,7 @@ from shardq.ops.queue.upkeep import upkeep
 from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.parts import Parts
 
-EVERY: Final = MAX_AGE
+UPKEEP_INTERVAL: Final = MAX_AGE
 """Seconds between two looks of a client at what is due. Mostly nothing is: each partition has its own times."""
 
 
@@ -25,7 +25,7 @@ def is_due(parts: Parts, now: float) -> bool:
     with parts.lock:
         if now < parts.common.upkeep_at:
             return False
-        parts.common.upkeep_at = now + EVERY
+        parts.common.upkeep_at = now + UPKEEP_INTERVAL
     return True
 
 

@@ -13,7 +13,7 @@ from shardq.reports import cost, fair, noisy, slo, used
 from shardq.reports.folder import Files
 from shardq.reports.options import Options
 from shardq.reports.page import page
-from shardq.reports.tables import Span, Tables
+from shardq.reports.tables import ReportSpan, Tables
 from shardq.reports.times import moment
 from shardq.reports.told import Told
 
@@ -24,11 +24,11 @@ BEFORE: Final = frozenset({"noisy"})
 """Reports that also look at what was before their time."""
 
 
-class Made(NamedTuple):
+class MadeReport(NamedTuple):
     """A report that was made, and the time that it is of."""
 
     told: Told
-    span: Span
+    span: ReportSpan
 
     @property
     def time(self) -> str:
@@ -43,12 +43,12 @@ class Made(NamedTuple):
 
 def made(
     name: str, folder: Path, *, since: float | None = None, until: float | None = None, options: Options | None = None
-) -> Made:
+) -> MadeReport:
     """Make the report called *name* of the tables in a folder, of all times or from *since* until before *until*."""
     tables = Tables(Files(folder), since, until, before=name in BEFORE)
     try:
         told = REPORTS[name](tables, options or Options())
-        return Made(replace(told, remarks=(*told.remarks, *_lost(tables))), tables.span)
+        return MadeReport(replace(told, remarks=(*told.remarks, *_lost(tables))), tables.span)
     finally:
         tables.close()
 

@@ -9,7 +9,7 @@ from typing import Final
 from shardq.model.wording import plural, share, span
 from shardq.reports.names import named
 from shardq.reports.options import Options
-from shardq.reports.pictures import Column, columns
+from shardq.reports.pictures import Stack, columns
 from shardq.reports.tables import Row, Tables
 from shardq.reports.times import day
 from shardq.reports.told import Table, Told
@@ -79,5 +79,5 @@ def _lines(found: Mapping[str, list[Row]], total: float, money: Callable[[float]
 
 def _picture(work: Sequence[Row], idle: Sequence[Row], options: Options) -> str:
     days = sorted({row["ChargePeriodStart"] for row in (*work, *idle)})
-    found = [Column(at, (_cost(_at(work, at)), _cost(_at(idle, at)))) for at in days]
+    found = [Stack(at, (_cost(_at(work, at)), _cost(_at(idle, at)))) for at in days]
     return columns("Cost of each day", found, ("work", "idle slots"), unit=options.currency)

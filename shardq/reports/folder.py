@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from shardq.jobs.folder import DAY, Folder, run_name
+from shardq.jobs.folder import DAY, TableFolder, run_name
 from shardq.reports.errors import NoTables
 
 STANDING: Final = ("open", "present")
@@ -20,7 +20,7 @@ class Files:
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
             raise NoTables(f"there is no folder {str(path)!r}: shardq jobs makes one")
-        self.newest = run_name(Folder(path).newest().number)
+        self.newest = run_name(TableFolder(path).newest().number)
         self.path = path
         if self.newest == run_name(-1):
             raise NoTables(f"folder {str(path)!r} has no tables of jobs: shardq jobs makes them")

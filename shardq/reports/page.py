@@ -31,7 +31,7 @@ svg .ground { fill: var(--bar) } svg .part0 { fill: var(--part0) } svg .part1 { 
   th.name, td.name { min-width: 5.5rem } }
 svg .bad { fill: var(--bad) } svg .mark { fill: var(--text) }
 """
-UNSEEN: Final = re.compile(
+INVISIBLE_LETTERS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 """Letters that turn the text around them, or that nobody sees."""
@@ -46,7 +46,7 @@ def page(told: Told, span: str) -> str:
 <title>{_text(told.title)}</title><style>{STYLE}</style></head><body>
 <h1>{_text(told.title)}</h1><p class="soft">{_text(span)}</p>
 <p class="verdict{" bad" if told.is_bad else ""}">{_text(told.verdict)}</p>{remarks}
-{UNSEEN.sub(_code, told.picture)}
+{INVISIBLE_LETTERS.sub(_code, told.picture)}
 {"".join(map(_table, told.tables))}
 </body></html>
 """
@@ -68,7 +68,7 @@ def _style(at: int, table: Table) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(UNSEEN.sub(_code, text))
+    return escape(INVISIBLE_LETTERS.sub(_code, text))
 
 
 def _code(found: re.Match[str]) -> str:

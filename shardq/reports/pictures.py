@@ -16,9 +16,9 @@ ROW: Final = 32.0
 """Units of a bar with its name above it."""
 HEIGHT: Final = 150.0
 """Units of columns, without what stands below."""
-LONGEST: Final = 32
+MAX_NAME: Final = 32
 """Letters of a name."""
-MOST: Final = 12
+MAX_BARS: Final = 12
 """Bars of a picture."""
 
 
@@ -32,7 +32,7 @@ class Bar(NamedTuple):
     is_bad: bool = False
 
 
-class Column(NamedTuple):
+class Stack(NamedTuple):
     """What stands at a time: one length on the other."""
 
     at: float
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 def bars(title: str, found: Sequence[Bar]) -> str:
     """Bars one below the other, the first ones at most."""
-    shown = found[:MOST]
+    shown = found[:MAX_BARS]
     most = max((max(each.value, each.mark or 0.0) for each in shown), default=0.0) or 1.0
     lines = [_bar(each, at * ROW, WIDTH / most) for at, each in enumerate(shown)]
     return _svg(title, max(len(shown), 1) * ROW, lines)
@@ -50,7 +50,7 @@ def bars(title: str, found: Sequence[Bar]) -> str:
 
 def _bar(each: Bar, top: float, unit: float) -> str:
     length = max(each.value, 0.0) * unit
-    name = each.name if len(each.name) <= LONGEST else each.name[: LONGEST - 1] + "…"
+    name = each.name if len(each.name) <= MAX_NAME else each.name[: MAX_NAME - 1] + "…"
     text = (
         f'<text x="0" y="{top + 11:g}">{escape(name)}</text>'
         f'<text x="{WIDTH:g}" y="{top + 11:g}" class="value">{escape(each.text)}</text>'
@@ -63,7 +63,7 @@ def _bar(each: Bar, top: float, unit: float) -> str:
     return f'{text}<rect x="{at:.1f}" y="{top + 13:g}" width="2" height="15" class="mark"/>'
 
 
-def columns(title: str, found: Sequence[Column], names: Sequence[str], *, line: float | None = None, unit: str) -> str:
+def columns(title: str, found: Sequence[Stack], names: Sequence[str], *, line: float | None = None, unit: str) -> str:
     """Columns over time, with the names of their parts below; *line* is a level that is drawn across."""
     most = max([sum(each.parts) for each in found] + ([line] if line else []), default=0.0) or 1.0
     wide = WIDTH / max(len(found), 1)

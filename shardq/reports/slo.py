@@ -10,13 +10,13 @@ from typing import Final
 from shardq.model.wording import number, plural, span
 from shardq.reports.names import named, of_queue, per_cent
 from shardq.reports.options import Options
-from shardq.reports.pictures import Column, columns
+from shardq.reports.pictures import Stack, columns
 from shardq.reports.tables import Row, Tables
 from shardq.reports.told import Table, Told
 
 TITLE: Final = "Service level objective"
 HOUR: Final = 3600.0
-MOST_COLUMNS: Final = 60
+MAX_COLUMNS: Final = 60
 """Columns of the picture."""
 COLUMNS: Final = ("jobs", "late", "met", "burn rate", "budget left")
 
@@ -69,16 +69,16 @@ def _last(row: Row, rows: Sequence[Row]) -> str:
     return of_queue(row, rows)(row["name"])
 
 
-def _columns(hours: Sequence[Row], allowed: float) -> list[Column]:
+def _columns(hours: Sequence[Row], allowed: float) -> list[Stack]:
     """A column for each hour, or for several if there are many, of all queues together."""
     if not hours:
         return []
     first = min(row["begins"] for row in hours)
-    step = HOUR * math.ceil((max(row["begins"] for row in hours) - first + HOUR) / HOUR / MOST_COLUMNS)
+    step = HOUR * math.ceil((max(row["begins"] for row in hours) - first + HOUR) / HOUR / MAX_COLUMNS)
     jobs: Counter[float] = Counter()
     late: Counter[float] = Counter()
     for row in hours:
         begins = first + (row["begins"] - first) // step * step
         jobs[begins] += row["jobs"]
         late[begins] += row["late"]
-    return [Column(at, (100 * late[at] / count,), late[at] > allowed * count) for at, count in sorted(jobs.items())]
+    return [Stack(at, (100 * late[at] / count,), late[at] > allowed * count) for at, count in sorted(jobs.items())]

@@ -29,7 +29,7 @@ LEFT_OUT: Final = frozenset({"values"})
 DAY: Final = 86_400.0
 
 
-class Span(NamedTuple):
+class ReportSpan(NamedTuple):
     """What a report is of: from `since` until before `until`, in seconds since the epoch."""
 
     since: float
@@ -79,14 +79,14 @@ class Tables:
             found = self._link.from_arrow(schema.empty_table())
         found.project(columns).create_view(name)
 
-    def _spanned(self, since: float | None, until: float | None) -> Span:
+    def _spanned(self, since: float | None, until: float | None) -> ReportSpan:
         [seen] = self.query(
             "SELECT min(coalesce(written_at, first_at, ended_at)) AS first, "
             "max(greatest(coalesce(ended_at, written_at), coalesce(last_at, written_at))) AS last FROM jobs"
         )
         if seen["first"] is None:
             raise NoTables("the folder has no job" + ("" if since is None else " of that time"))
-        span = Span(seen["first"] if since is None else since, seen["last"] + 0.001 if until is None else until)
+        span = ReportSpan(seen["first"] if since is None else since, seen["last"] + 0.001 if until is None else until)
         if span.until <= span.since:
             raise NoTables("no job is of that time: it ends before it begins")
         return span

@@ -175,7 +175,7 @@ def read_events(
             told = zip(events.message_id, events.kind, strict=True)
             events = _only(events, [bool(message_id) or kind == LOST for message_id, kind in told])
         if events.number:
-            yield _batch(Source(state.keys.name, life, state.number), events, schema)
+            yield _batch(EventSource(state.keys.name, life, state.number), events, schema)
 
 
 def _life(options: Reading, state: QueueState) -> str:
@@ -183,7 +183,7 @@ def _life(options: Reading, state: QueueState) -> str:
     return seen_queue(options, queue_in(state.keys.tag)).view.id if state.number else state.view.id
 
 
-class Source(NamedTuple):
+class EventSource(NamedTuple):
     """Whose events they are: the name and the id of a queue, and the number of a partition."""
 
     queue: str
@@ -191,7 +191,7 @@ class Source(NamedTuple):
     partition: int
 
 
-def _batch(source: Source, events: EventColumns, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(source: EventSource, events: EventColumns, schema: pa.Schema) -> pa.RecordBatch:
     size = len(events.number)
     columns: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "queue": lambda kind: constant(source.queue, size, kind),

@@ -12,7 +12,7 @@ from shardq.extras import extra
 with extra("spark"):
     from pyspark.sql.datasource import InputPartition
 
-from shardq.spark.ops.sweep import Share
+from shardq.spark.ops.sweep import KeyShare
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SparkPart(InputPartition):
     after: str = "-"
     until: str = "+"
     life: str = ""
-    share: Share | None = None
+    share: KeyShare | None = None
     keys: tuple[bytes, ...] = ()
 
 

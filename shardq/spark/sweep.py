@@ -30,10 +30,10 @@ from shardq.spark.ops.sweep import (
     MAX_WHOLE_BLOCKS,
     SCAN_START,
     STATES_A_CALL,
+    KeyShare,
     OverflowHolder,
     Piece,
     Portion,
-    Share,
     SweepSpot,
     SweepTold,
     share_of,
@@ -60,11 +60,11 @@ MAX_AGAIN: Final = 16
 MAX_ASKED: Final = 1000
 """Shard keys in a call."""
 
-NEAR: Final = 4
+BLOCK_DISTANCE: Final = 4
 """So near to an end of a part it is found which block of a large shard key is the first, or last."""
 
-SALTS: Final = 16
-"""So many ways to share out shard keys are compared, if these are few."""
+MAX_SALTS: Final = 16
+"""Ways to share out shard keys that are compared, if these are few."""
 
 
 def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[SparkPart]:
@@ -115,12 +115,12 @@ def _by_key(
     bounds = _bounds(client.run(sweep.cuts(state, stats, pieces)) if large else [])
     bounds += [("0-0", "0-0")] * (pieces - len(bounds))  # what is large was written in fewer moments
     small = {key: size for key, size in sizes.items() if key not in large}
-    salt = min(range(SALTS if len(small) <= MAX_ASKED else 1), key=lambda salt: max(_shared(small, salt, pieces)))
+    salt = min(range(MAX_SALTS if len(small) <= MAX_ASKED else 1), key=lambda salt: max(_shared(small, salt, pieces)))
     keys: list[list[bytes]] = [[*large] for _ in range(pieces)]
     for key in small:
         keys[share_of(key, salt, pieces)].append(key)
     return [
-        SparkPart(state.keys.tag, places, *bounds[nth], share=Share(nth, pieces, salt, large), keys=tuple(keys[nth]))
+        SparkPart(state.keys.tag, places, *bounds[nth], share=KeyShare(nth, pieces, salt, large), keys=tuple(keys[nth]))
         for nth in range(pieces)
     ]
 
@@ -250,15 +250,15 @@ class _Sweep:
                     first, _ = self._around(each, self._portion.piece.after, MAX_WHOLE_BLOCKS)
                     yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
 
-    def _of_share(self, share: Share) -> Iterator[Entries]:
+    def _of_share(self, share: KeyShare) -> Iterator[Entries]:
         """What waits in the overflows of a share: whole ones, and of large ones what lies between the points."""
         small = [key for key in self._keys if key not in share.large]
         for at in range(0, len(small), MAX_ASKED):
             found = _holders(self._client, self._state, small[at : at + MAX_ASKED])
             yield from self._of_blocks([block for each in found for block in each.numbered()])
         for each in _holders(self._client, self._state, [*share.large]) if share.large else ():
-            first, _ = self._around(each, self._portion.cut.after, NEAR)
-            _, last = self._around(each, self._portion.cut.upto, NEAR)
+            first, _ = self._around(each, self._portion.cut.after, BLOCK_DISTANCE)
+            _, last = self._around(each, self._portion.cut.upto, BLOCK_DISTANCE)
             yield from self._of_blocks([(each, number) for number in range(first, last + 1)])
 
     def _around(self, holder: OverflowHolder, entry: str, near: int) -> tuple[int, int]:

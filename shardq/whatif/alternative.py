@@ -23,7 +23,7 @@ REPLAYED: Final = frozenset({
 """The settings on which it depends who is served when. The others bound what may be written, or what is kept."""
 
 MAX_WORKERS: Final = 1_000
-"""So many workers are replayed at most."""
+"""Workers that are replayed."""
 
 _OF_WORKERS: Final = ("workers", "slots", "read_ahead")
 

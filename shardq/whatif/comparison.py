@@ -8,7 +8,7 @@ import msgspec
 
 from shardq.whatif.alternative import Alternative
 from shardq.whatif.history import History
-from shardq.whatif.outcome import REPLAYED, Outcome, outcome_of, outcome_was
+from shardq.whatif.outcome import REPLAYED, Projection, outcome_of, outcome_was
 from shardq.whatif.replay import replayed
 from shardq.whatif.server import MovedServer
 
@@ -20,11 +20,11 @@ class Comparison(msgspec.Struct, frozen=True):
     the others can be trusted.
     """
 
-    was: Outcome
-    replays: list[Outcome]
+    was: Projection
+    replays: list[Projection]
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[Projection]:
         """All of them."""
         return [self.was, *self.replays]
 
@@ -49,7 +49,7 @@ def compared(
     return Comparison(outcome_was(history, within), found)
 
 
-def cheapest(comparison: Comparison, objective: float) -> Outcome | None:
+def cheapest(comparison: Comparison, objective: float) -> Projection | None:
     """Return the replay of the fewest slot-seconds that meets the *objective*, a share in time; None if none does."""
     met = [each for each in comparison.replays if each.in_time >= objective and not each.never]
     return min(met, key=lambda each: each.slot_seconds, default=None)

@@ -9,13 +9,13 @@ from shardq.client import Queue
 from shardq.model import Limits
 from shardq.model.settings import told_setting
 from shardq.whatif.alternative import REPLAYED, Alternative
-from shardq.whatif.history import Change, History, Row
+from shardq.whatif.history import History, HistoryChange, Row
 
-SHORTEST: Final = 0.001
+MIN_SECONDS: Final = 0.001
 """Seconds: what ends sooner has ended."""
 
 
-class Controls:
+class ReplayControls:
     """Sets in *queue* what an alternative says, and what a history says of all else."""
 
     def __init__(self, queue: Queue, alternative: Alternative) -> None:
@@ -32,7 +32,7 @@ class Controls:
         if alternative.limits:
             queue.set_limits(dict(alternative.limits.items()))
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: HistoryChange) -> None:
         """Set what *change* says, unless the alternative says it otherwise, or it holds already."""
         if change.scope == "queue":
             self._set_queue(change)
@@ -41,15 +41,15 @@ class Controls:
         elif change.key is not None:
             self._set_key(change)
 
-    def _is_new(self, change: Change, what: str, value: Any) -> bool:
+    def _is_new(self, change: HistoryChange, what: str, value: Any) -> bool:
         """Note that *what* has this value from now on. Return whether it had another one."""
         place = (change.scope, change.key, what)
-        if self._given.get(place, _USUAL[what]) == value:
+        if self._given.get(place, _USUAL_CONTROLS[what]) == value:
             return False
         self._given[place] = value
         return True
 
-    def _set_queue(self, change: Change) -> None:
+    def _set_queue(self, change: HistoryChange) -> None:
         values = settings_of(change.state)
         changed = {
             name: value
@@ -60,7 +60,7 @@ class Controls:
             self._queue.configure(**changed)
         self._set_pause(change, None)
 
-    def _set_plan(self, change: Change) -> None:
+    def _set_plan(self, change: HistoryChange) -> None:
         name, state = change.key, change.state
         if name is None or name in self._alternative.plans:
             return
@@ -75,7 +75,7 @@ class Controls:
         if self._is_new(change, "plan", values):
             self._queue.set_plan(name, **values)
 
-    def _set_key(self, change: Change) -> None:
+    def _set_key(self, change: HistoryChange) -> None:
         key, state, alternative = change.key, change.state, self._alternative
         assert key is not None  # noqa: S101 (for type checkers)
         if key not in alternative.weights:
@@ -90,7 +90,7 @@ class Controls:
                 self._queue.set_limits({key: limits}, seconds=seconds or None)
         self._set_pause(change, key)
 
-    def _set_pause(self, change: Change, key: str | None) -> None:
+    def _set_pause(self, change: HistoryChange, key: str | None) -> None:
         seconds = _left(change, "paused_until")
         is_paused = bool(change.state["paused"]) and seconds != 0
         if not self._is_new(change, "pause", (is_paused, change.state["paused_until"] if is_paused else None)):
@@ -101,7 +101,7 @@ class Controls:
             self._queue.resume(key)
 
 
-_USUAL: Final[Mapping[str, Any]] = {
+_USUAL_CONTROLS: Final[Mapping[str, Any]] = {
     "plan": None, "weight": (1, None), "limits": (Limits(), None), "pause": (False, None),
 }  # fmt: skip
 
@@ -121,13 +121,13 @@ def settings_of(state: Row) -> dict[str, Any]:
     return {name: told_setting(name, text) for name, text in told.items() if name in REPLAYED and text != ""}
 
 
-def _left(change: Change, name: str) -> float | None:
+def _left(change: HistoryChange, name: str) -> float | None:
     """Return in how many seconds what was changed ends: 0 if it has ended, None if it has no end."""
     until = change.state[name]
     if until is None:
         return None
     left: float = until - change.at
-    return left if left >= SHORTEST else 0.0
+    return left if left >= MIN_SECONDS else 0.0
 
 
 def _limits(state: Row) -> Limits | str:

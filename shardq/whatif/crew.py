@@ -29,7 +29,7 @@ from shardq.worker.outcome import Outcome
 from shardq.worker.state import LEASED, LookLater, Read, SettleJobs, WorkerJob, WorkerState
 
 T = TypeVar("T")
-SHORTEST: Final = 0.001
+MIN_WAIT: Final = 0.001
 """Seconds after which it is looked again at the earliest: as exact is the server's clock."""
 
 PART_OF_LEASE: Final = 1 / 3
@@ -39,7 +39,7 @@ At: TypeAlias = Callable[[float, Callable[[], object]], None]
 """Calls a function at a moment of the local clock."""
 
 
-class Ledger(Protocol):
+class CrewLedger(Protocol):
     """What a crew asks of a replay, and tells it."""
 
     def delivered(self, received: Received) -> None:
@@ -61,7 +61,7 @@ class Ledger(Protocol):
 class Crew:
     """Workers of *queue*. *at* calls what is due at a moment, *ledger* knows the jobs."""
 
-    def __init__(self, queue: Queue, at: At, ledger: Ledger) -> None:
+    def __init__(self, queue: Queue, at: At, ledger: CrewLedger) -> None:
         self._queue, self._state, self._clock = queue, queue.state, queue.state.clock
         self._at, self._ledger = at, ledger
         self._line: deque[tuple[WorkerState, Read]] = deque()
@@ -189,7 +189,7 @@ class Crew:
             acks = ()
         if not rows:
             now = self._clock.monotonic()
-            self.look_at = min(self.look_at, max(found.wake_at(now), now + SHORTEST), now + LOOK_SECONDS)
+            self.look_at = min(self.look_at, max(found.wake_at(now), now + MIN_WAIT), now + LOOK_SECONDS)
         return rows
 
     def _looked(self, count: int, acks: Sequence[Received]) -> Op[ReadReply]:

@@ -58,7 +58,7 @@ class Arrival(msgspec.Struct, frozen=True):
         return sum(each.ran for each in self.tries)
 
 
-class Change(msgspec.Struct, frozen=True):
+class HistoryChange(msgspec.Struct, frozen=True):
     """What was set `at`: all that is known since then of what `scope` ("queue", "key" or "plan") and `key` name."""
 
     at: float
@@ -82,7 +82,7 @@ class History(msgspec.Struct, frozen=True):
     begin: float
     end: float
     arrivals: Sequence[Arrival]
-    changes: Sequence[Change]
+    changes: Sequence[HistoryChange]
     stays: Sequence[Stay]
 
     @property
@@ -119,8 +119,8 @@ def _at(row: Row, name: str) -> float:
     return value.timestamp()
 
 
-def _change(row: Row) -> Change:
-    return Change(_at(row, "at"), row["scope"], row["key"], {name: _plain(value) for name, value in row.items()})
+def _change(row: Row) -> HistoryChange:
+    return HistoryChange(_at(row, "at"), row["scope"], row["key"], {name: _plain(value) for name, value in row.items()})
 
 
 def _plain(value: Any) -> Any:

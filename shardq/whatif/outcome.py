@@ -15,7 +15,7 @@ AS_IT_WAS: Final = "as it was"
 REPLAYED: Final = "replayed"
 """The names of what was, and of its replay with nothing otherwise."""
 
-FEW: Final = 20
+FEW_JOBS: Final = 20
 """A tenant with fewer jobs has no p99 that says anything, unless all have fewer."""
 
 
@@ -27,7 +27,7 @@ class Waits(msgspec.Struct, frozen=True):
     p99: float | None
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Projection(msgspec.Struct, frozen=True):
     """The outcome under a `name`.
 
     `all` are the waits of all jobs, `quiet` those of the quieter half of the tenants, and `worst` those of the tenant
@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct, frozen=True):
     busy: float
 
 
-def outcome_was(history: History, within: float) -> Outcome:
+def outcome_was(history: History, within: float) -> Projection:
     """Return what the history itself came to. *within* is the wait of the objective, in seconds."""
     waits = [each.waited for each in history.arrivals]
     slot_seconds = sum(
@@ -58,7 +58,7 @@ def outcome_was(history: History, within: float) -> Outcome:
     return _outcome(AS_IT_WAS, history, waits, slot_seconds, within)
 
 
-def outcome_of(name: str, history: History, replayed: Replayed, within: float) -> Outcome:
+def outcome_of(name: str, history: History, replayed: Replayed, within: float) -> Projection:
     """Return what a replay of the history came to."""
     waits = [
         None if ran.first_at is None else max(0.0, ran.first_at - each.ready_at)
@@ -67,7 +67,9 @@ def outcome_of(name: str, history: History, replayed: Replayed, within: float) -
     return _outcome(name, history, waits, replayed.slot_seconds, within)
 
 
-def _outcome(name: str, history: History, waits: Sequence[float | None], slot_seconds: float, within: float) -> Outcome:
+def _outcome(
+    name: str, history: History, waits: Sequence[float | None], slot_seconds: float, within: float
+) -> Projection:
     due = [
         (each.shard_key, waited)
         for each, waited in zip(history.arrivals, waits, strict=True)
@@ -80,7 +82,7 @@ def _outcome(name: str, history: History, waits: Sequence[float | None], slot_se
     quiet = quiet_tenants(history)
     worst = _worst(by_tenant)
     worked = sum(each.ran for each, waited in zip(history.arrivals, waits, strict=True) if waited is not None)
-    return Outcome(
+    return Projection(
         name,
         waits_of(waited for each in by_tenant.values() for waited in each),
         waits_of(waited for key, each in by_tenant.items() if key in quiet for waited in each),
@@ -119,7 +121,7 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
 def _worst(by_tenant: Mapping[str, Sequence[float]]) -> str:
     """Return the tenant with the longest p99, of those that have many jobs, if any has; '' if there are none."""
-    many = {key: each for key, each in by_tenant.items() if len(each) >= FEW} or by_tenant
+    many = {key: each for key, each in by_tenant.items() if len(each) >= FEW_JOBS} or by_tenant
     return max(many, key=lambda key: (percentile(sorted(many[key]), 0.99) or 0.0, key), default="")
 
 

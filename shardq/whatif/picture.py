@@ -12,10 +12,10 @@ with extra("plan", "a plot"):
     from matplotlib.figure import Figure
 
 from shardq.whatif.comparison import Comparison
-from shardq.whatif.outcome import Outcome
+from shardq.whatif.outcome import Projection
 
 FORMATS: Final = (".png", ".svg")
-LEAST_WAIT: Final = 0.001
+MIN_WAIT: Final = 0.001
 """In seconds; shorter waits are drawn as this one, since a scale of powers has no 0."""
 
 WAITS: Final = (("p50", "tab:blue"), ("p99", "tab:orange"), ("quiet p99", "tab:green"), ("worst p99", "tab:red"))
@@ -44,10 +44,10 @@ def _figure(found: Comparison, within: float, objective: float) -> Figure:
     return figure
 
 
-def _draw_waits(axes: Any, outcomes: list[Outcome], within: float) -> None:
+def _draw_waits(axes: Any, outcomes: list[Projection], within: float) -> None:
     """A point for each percentile of the waits."""
     for name, colour in WAITS:
-        values = [max(LEAST_WAIT, _wait(each, name)) for each in outcomes]
+        values = [max(MIN_WAIT, _wait(each, name)) for each in outcomes]
         axes.plot(values, range(len(outcomes)), "o", color=colour, label=name, markersize=5)
     axes.axvline(within, color="gray", linewidth=0.8, linestyle=":")
     axes.set(xscale="log", xlabel="seconds", title="waits for the first delivery")
@@ -55,14 +55,14 @@ def _draw_waits(axes: Any, outcomes: list[Outcome], within: float) -> None:
     axes.legend(fontsize=6)
 
 
-def _draw_shares(axes: Any, outcomes: list[Outcome], objective: float) -> None:
+def _draw_shares(axes: Any, outcomes: list[Projection], objective: float) -> None:
     """The share of the jobs in time."""
     axes.barh(range(len(outcomes)), [100 * each.in_time for each in outcomes], color="tab:blue", height=0.5)
     axes.axvline(100 * objective, color="gray", linewidth=0.8, linestyle=":")
     axes.set(xlim=(0, 101), xlabel="% of the jobs", title="in time")
 
 
-def _draw_hours(axes: Any, outcomes: list[Outcome]) -> None:
+def _draw_hours(axes: Any, outcomes: list[Projection]) -> None:
     """The slot hours, and how many of them were busy."""
     hours = [each.slot_seconds / SECONDS_OF_HOUR for each in outcomes]
     busy = [hour * each.busy for hour, each in zip(hours, outcomes, strict=True)]
@@ -72,7 +72,7 @@ def _draw_hours(axes: Any, outcomes: list[Outcome]) -> None:
     axes.legend(fontsize=6)
 
 
-def _wait(each: Outcome, name: str) -> float:
+def _wait(each: Projection, name: str) -> float:
     found = {
         "p50": each.all.p50, "p99": each.all.p99, "quiet p99": each.quiet.p99, "worst p99": each.worst.p99,
     }[name]  # fmt: skip

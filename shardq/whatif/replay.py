@@ -15,9 +15,9 @@ import msgspec
 from shardq.client import Queue
 from shardq.model import Received
 from shardq.whatif.alternative import Alternative
-from shardq.whatif.controls import Controls, first_settings
+from shardq.whatif.controls import ReplayControls, first_settings
 from shardq.whatif.crew import Crew
-from shardq.whatif.history import Arrival, Change, History, Stay
+from shardq.whatif.history import Arrival, History, HistoryChange, Stay
 from shardq.whatif.server import MovedClock, MovedServer
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.state import WorkerState
@@ -64,7 +64,7 @@ class _Replay:
 
     def __init__(self, history: History, alternative: Alternative, queue: Queue, clock: MovedClock) -> None:
         self._history, self._alternative, self._queue, self._clock = history, alternative, queue, clock
-        self._controls = Controls(queue, alternative)
+        self._controls = ReplayControls(queue, alternative)
         self._crew = Crew(queue, self._at, self)
         self._events: list[tuple[float, int, Event]] = []
         self._order = count()
@@ -129,7 +129,7 @@ class _Replay:
         self._crew.leave(worker)
         self._crew.stir()
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: HistoryChange) -> None:
         self._controls.apply(change)
         self._crew.stir()
 

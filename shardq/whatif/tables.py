@@ -13,7 +13,7 @@ with extra("jobs", "what-if"):
     import pyarrow.compute as pc
 
 from shardq.errors import ConfigError
-from shardq.jobs.folder import Folder
+from shardq.jobs.folder import TableFolder
 from shardq.whatif.history import History, history_of
 
 OF_JOBS: Final = [
@@ -43,8 +43,8 @@ def read_history(path: Path, queue: str, since: float | None = None, until: floa
     return history_of(queue, rows, settings, capacity, since)
 
 
-def _folder(path: Path) -> Folder:
-    folder = Folder(path)
+def _folder(path: Path) -> TableFolder:
+    folder = TableFolder(path)
     if not path.is_dir() or folder.newest().number < 0:
         raise ConfigError(f"there are no tables of jobs in {str(path)!r}: shardq jobs makes them")
     return folder

@@ -16,8 +16,8 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.jobs import live
-from shardq.jobs.folder import Folder, by_day
-from shardq.jobs.making import Archived, Live, make, make_file, settings_if_there
+from shardq.jobs.folder import TableFolder, by_day
+from shardq.jobs.making import Archived, LiveQueue, make, make_file, settings_if_there
 from shardq.jobs.schema import JOBS
 from shardq.jobs.step import State, advance
 from tests.jobs.life import live as work
@@ -42,10 +42,10 @@ def queue(client: Client, queue_name: str, request: pytest.FixtureRequest) -> Qu
     return queue
 
 
-def add(queue: Queue, out: Path) -> Folder:
+def add(queue: Queue, out: Path) -> TableFolder:
     client = queue._client
-    make(Live(client, [queue.name]), out, lambda *each: settings_if_there(client, *each))
-    return Folder(out)
+    make(LiveQueue(client, [queue.name]), out, lambda *each: settings_if_there(client, *each))
+    return TableFolder(out)
 
 
 def written(rows: pa.Table) -> int:
@@ -100,11 +100,11 @@ def test_a_run_that_was_killed_is_made_once_more(queue: Queue, tmp_path: Path, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "finish", killed)
+        patched.setattr(TableFolder, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             add(queue, tmp_path / "jobs")
     assert list((tmp_path / "jobs" / "jobs").glob("day=*/run=000000000001/*.parquet")) != []
-    before = Folder(tmp_path / "jobs").table("jobs")
+    before = TableFolder(tmp_path / "jobs").table("jobs")
     work(queue)  # so the repeated run has more than the killed one
     folder = add(queue, tmp_path / "jobs")
     jobs = folder.table("jobs")
@@ -112,7 +112,7 @@ def test_a_run_that_was_killed_is_made_once_more(queue: Queue, tmp_path: Path, m
     assert len({(row["message_id"], row["redriven"]) for row in jobs.to_pylist()}) == len(jobs)
     assert len(before) < len(jobs)
     once = tmp_path / "once.parquet"
-    make_file(Live(queue._client, [queue.name]), once, lambda *_: None)
+    make_file(LiveQueue(queue._client, [queue.name]), once, lambda *_: None)
     names = [name for name in JOBS.names if not name.startswith("blocked")]
     assert pq.read_table(once).select(names).sort_by(KEYS) == jobs.select(names).sort_by(KEYS)
 
@@ -135,7 +135,7 @@ def test_an_archive_gives_the_rows_of_the_live_journal(queue: Queue, tmp_path: P
             Archived(tmp_path / "archive", [queue.name]), tmp_path / "archived",
             lambda *each: settings_if_there(client, *each),
         )  # fmt: skip
-    ours = Folder(tmp_path / "archived")
+    ours = TableFolder(tmp_path / "archived")
     assert ours.table("jobs").sort_by(KEYS) == folders[-1].table("jobs").sort_by(KEYS)
     assert ours.open().sort_by(KEYS) == folders[-1].open().sort_by(KEYS)
 
@@ -183,7 +183,7 @@ def test_jobs_of_a_queue_that_is_made_anew_vanished(client: Client, queue_name: 
 def test_two_runs_at_once_are_refused(client: Client, queue_name: str, tmp_path: Path) -> None:
     queue = client.queue(queue_name, streams=4, journal=1000)
     queue.write(b"x", shard_key="a")
-    with Folder(tmp_path).locked(), pytest.raises(ConfigError, match="another run"):
+    with TableFolder(tmp_path).locked(), pytest.raises(ConfigError, match="another run"):
         add(queue, tmp_path)
 
 
@@ -191,4 +191,4 @@ def test_two_runs_at_once_are_refused(client: Client, queue_name: str, tmp_path:
 def test_a_queue_without_a_journal_is_told_how_to_begin_one(client: Client, queue_name: str, tmp_path: Path) -> None:
     client.queue(queue_name, streams=4).write(b"x", shard_key="a")
     with pytest.raises(ConfigError, match="journal=1000000 begins one"):
-        make(Live(client, [queue_name]), tmp_path, lambda *_: None)
+        make(LiveQueue(client, [queue_name]), tmp_path, lambda *_: None)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardq.jobs.lost import Losses
+from shardq.jobs.lost import LostEvents
 from shardq.jobs.pivot import pivot
 from shardq.jobs.schema import JOBS, OPEN
 from shardq.jobs.step import State, advance, around, lives_of
@@ -111,7 +111,7 @@ def steps_of(events: list[Event], cuts: Iterable[int]) -> list[list[Event]]:
 def test_it_may_be_spread_by_messages(events: list[Event], tasks: int) -> None:
     told = table(events)
     around_it = around(State(), told, None, lives_of(told))
-    whole = pivot(told, OPEN.empty_table(), Losses(told), frozenset())
+    whole = pivot(told, OPEN.empty_table(), LostEvents(told), frozenset())
     parts = [
         pivot(told.filter(pc.equal(task_of(told, tasks), task)), OPEN.empty_table(), around_it.losses, frozenset())
         for task in range(tasks)

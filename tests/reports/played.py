@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shardq import Delivery, Empty
-from shardq.jobs.making import Live, make
+from shardq.jobs.making import LiveQueue, make
 from shardq.testing import ManualClock
 from tests.servers import Server
 from tests.simulated import clocked_client
@@ -69,7 +69,7 @@ class Played:
 
     def table(self, folder: Path) -> Path:
         """Add what happened so far to the table of jobs in this folder."""
-        source = Live(self.queue.client, [self.queue.name])
+        source = LiveQueue(self.queue.client, [self.queue.name])
         make(source, folder, source.seen)
         return folder
 

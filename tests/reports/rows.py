@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardq.jobs.folder import Run, run_name
+from shardq.jobs.folder import FolderRun, run_name
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
 
 Row = Mapping[str, Any]
@@ -77,7 +77,7 @@ def folder_of(
     _write(path / "lost" / RUN, LOST, lost)
     runs = path / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    (runs / f"{RUN.removeprefix('run=')}.json").write_text(json.dumps(Run(0).fields()))
+    (runs / f"{RUN.removeprefix('run=')}.json").write_text(json.dumps(FolderRun(0).fields()))
     return path
 
 

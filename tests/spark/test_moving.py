@@ -75,9 +75,15 @@ def test_what_moves_is_read_once(
     monkeypatch.setattr(sweep, "MESSAGES_OF_TASK", 80)  # and small pages, so that much happens between two of them
     monkeypatch.setattr(sweep, "BLOCK_BYTES", 600)
     monkeypatch.setattr(sweep, "MAX_WHOLE_BLOCKS", 2)
-    for name, value in {"MAX_AGAIN": 0, "MAX_ASKED": 3, "NEAR": 1}.items():
+    for name, value in {"MAX_AGAIN": 0, "MAX_ASKED": 3, "BLOCK_DISTANCE": 1}.items():
         monkeypatch.setattr(sweep, name, value)
-    for name, value in {"TOLD": 7, "FEW": 2, "_PROBES": 3, "_SCANNED": 10, "_SAMPLED": 20}.items():
+    for name, value in {
+        "STATES_A_CALL": 7,
+        "MAX_WHOLE_BLOCKS": 2,
+        "_PROBES": 3,
+        "_SCANNED": 10,
+        "_SAMPLED": 20,
+    }.items():
         monkeypatch.setattr(sweep_ops, name, value)
     monkeypatch.setattr(sweep, "_is_in_blocks", lambda *_: by_key)
     rng = random.Random(seed)

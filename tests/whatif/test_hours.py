@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from shardq import Limits
-from shardq.jobs.making import Live, make, settings_if_there
+from shardq.jobs.making import LiveQueue, make, settings_if_there
 from shardq.whatif.alternative import Alternative
 from shardq.whatif.history import History, Stay
 from shardq.whatif.outcome import outcome_of, waits_of
@@ -54,7 +54,7 @@ def recorded(works: Sequence[Work], way: Way, moved: MovedServer, path: Path) ->
     client, clock = moved.emptied(BEGAN)
     with client:
         Driver(works, way, client, clock).run()
-        make(Live(client, ["q"]), path, partial(settings_if_there, client))
+        make(LiveQueue(client, ["q"]), path, partial(settings_if_there, client))
     history = read_history(path, "q")
     assert history is not None
     return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardq.whatif.comparison import Comparison, cheapest
 from shardq.whatif.history import Arrival, History, Stay, Try
-from shardq.whatif.outcome import Outcome, Waits, outcome_of, outcome_was, quiet_tenants, waits_of
+from shardq.whatif.outcome import Projection, Waits, outcome_of, outcome_was, quiet_tenants, waits_of
 from shardq.whatif.replay import Ran, Replayed
 
 
@@ -46,9 +46,9 @@ def test_percentiles_are_waits_of_jobs() -> None:
     assert waits_of([]) == Waits(0, None, None)
 
 
-def outcome(name: str, in_time: float, slot_seconds: float, never: int = 0) -> Outcome:
+def outcome(name: str, in_time: float, slot_seconds: float, never: int = 0) -> Projection:
     waits = Waits(1, 1.0, 1.0)
-    return Outcome(name, waits, waits, waits, "t", in_time, never, slot_seconds, 0.5)
+    return Projection(name, waits, waits, waits, "t", in_time, never, slot_seconds, 0.5)
 
 
 def test_the_cheapest_keeps_the_objective_and_leaves_nothing() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, Delivery, Worker
-from shardq.jobs.making import Live, make, settings_if_there
+from shardq.jobs.making import LiveQueue, make, settings_if_there
 from shardq.whatif.alternative import Alternative
 from shardq.whatif.history import History
 from shardq.whatif.outcome import waits_of
@@ -50,7 +50,7 @@ def played(
             thread.join()
         for each in clients:
             each.close()
-        make(Live(client, [name]), path / name, lambda *of: settings_if_there(client, *of))
+        make(LiveQueue(client, [name]), path / name, lambda *of: settings_if_there(client, *of))
     history = read_history(path / name, name)
     assert history is not None
     return history

@@ -10,7 +10,7 @@ import pytest
 from shardq import Limits
 from shardq.model import Plan
 from shardq.whatif.alternative import Alternative
-from shardq.whatif.history import Arrival, Change, History, Stay, Try
+from shardq.whatif.history import Arrival, History, HistoryChange, Stay, Try
 from shardq.whatif.replay import Replayed, replayed
 from shardq.whatif.server import MovedServer
 
@@ -28,7 +28,7 @@ def job(at: float, key: str = "t", *ran: float, delay: float = 0.0, backoff: flo
     return Arrival(BEGAN + at, BEGAN + at + delay, key, tries, **more)
 
 
-def history(jobs: Sequence[Arrival], stays: Sequence[Stay] = (), changes: Sequence[Change] = ()) -> History:
+def history(jobs: Sequence[Arrival], stays: Sequence[Stay] = (), changes: Sequence[HistoryChange] = ()) -> History:
     return History("q", BEGAN, BEGAN + 600, jobs, changes, stays or [Stay(1, None, None)])
 
 
@@ -40,7 +40,7 @@ def firsts(found: Replayed) -> list[float]:
     return [NEVER if each.first_at is None else round(each.first_at - BEGAN, 2) for each in found.jobs]
 
 
-def setting(at: float, scope: str, key: str | None, **more: Any) -> Change:
+def setting(at: float, scope: str, key: str | None, **more: Any) -> HistoryChange:
     usual: dict[str, Any] = {
         "kind": "seen",
         "weight": None,
@@ -50,7 +50,7 @@ def setting(at: float, scope: str, key: str | None, **more: Any) -> Change:
         "burst": None,
     }
     usual |= {"plan": None, "limits_until": None, "paused": False, "paused_until": None, "values": []}
-    return Change(BEGAN + at, scope, key, usual | more)
+    return HistoryChange(BEGAN + at, scope, key, usual | more)
 
 
 def test_jobs_begin_when_a_slot_is_free(moved: MovedServer) -> None:

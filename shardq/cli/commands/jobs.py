@@ -38,10 +38,10 @@ def run(args: Args, shell: Shell) -> None:
     """Make the jobs, and say how many there are."""
     if not args.queues and args.archive is None:
         raise UsageError("name the queues, or with --archive an archive")
-    from shardq.jobs.making import SUFFIX, Archived, Live, Source, make, make_file, settings_if_there
+    from shardq.jobs.making import SUFFIX, Archived, JobsSource, LiveQueue, make, make_file, settings_if_there
 
     names = [*dict.fromkeys(args.queues)]
-    source: Source = Live(shell.client, names) if args.archive is None else Archived(args.archive, names)
+    source: JobsSource = LiveQueue(shell.client, names) if args.archive is None else Archived(args.archive, names)
     is_silent = False
 
     def seen(name: str, queue_id: str, events: pa.Table) -> pa.Table | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shardq.whatif.alternative import Alternative
     from shardq.whatif.comparison import Comparison
     from shardq.whatif.history import History
-    from shardq.whatif.outcome import Outcome
+    from shardq.whatif.outcome import Projection
 
 ABOUT = """FOLDER has the tables that `shardq jobs` makes. Its jobs come once more, as long and as often tried as they
 were, on a private server whose clock is moved: shardq's own scripts decide who is served, and workers read as they do.
@@ -183,7 +183,7 @@ def _verdict(found: Comparison, args: Args) -> str:
     return f"{shown_key(best.name)} keeps the objective, {goal}: {best.in_time:.1%} in time{slots} ({was})"
 
 
-def _row(each: Outcome) -> tuple[str, ...]:
+def _row(each: Projection) -> tuple[str, ...]:
     return (
         shown_key(each.name),
         *map(duration, (each.all.p50, each.all.p99, each.quiet.p99, each.worst.p99)),

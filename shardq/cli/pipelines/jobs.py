@@ -42,11 +42,11 @@ def run(args: Args, shell: Shell) -> None:
         raise UsageError("--every follows journals, not an --archive")
     names = [*dict.fromkeys(args.queues)]
     with started("jobs", args, shell) as (spark, progress):
-        from shardq.jobs.making import Tally, settings_if_there
+        from shardq.jobs.making import Totals, settings_if_there
         from shardq.spark.pipelines.jobs import JobsFolder, add, archived_batch, live_batches
 
         folder, options = JobsFolder(spark, args.dir), connecting(args, shell)
-        total = Tally()
+        total = Totals()
 
         def seen(name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
             try:
@@ -68,7 +68,9 @@ def run(args: Args, shell: Shell) -> None:
                 )
                 for batch in batches:
                     made = add(folder, batch, seen)
-                    total = Tally(total.events + made.events, total.jobs + made.jobs, made.open, total.lost + made.lost)
+                    total = Totals(
+                        total.events + made.events, total.jobs + made.jobs, made.open, total.lost + made.lost
+                    )
                     progress.report.figures.update(total._asdict())
             if args.every is None:
                 break

@@ -15,11 +15,11 @@ from shardq.cli.text import json_line, printable
 from shardq.cli.width import wrapped
 
 if TYPE_CHECKING:
-    from shardq.reports.catalog import Made
+    from shardq.reports.catalog import MadeReport
     from shardq.reports.options import Options
     from shardq.reports.told import Table
 
-NARROWEST = 8
+MIN_NAME_COLUMNS = 8
 """Columns of a terminal that a name has at least."""
 
 
@@ -58,7 +58,7 @@ def tell(name: str, args: Args, shell: Shell, options: Options) -> None:
         remark(f"the page is {args.html}")
 
 
-def _print(found: Made) -> None:
+def _print(found: MadeReport) -> None:
     """The verdict first, then what stands behind it."""
     told = found.told
     for text in (told.verdict, *told.remarks):
@@ -71,10 +71,10 @@ def _print(found: Made) -> None:
 
 
 def _columns(table: Table) -> list[Column]:
-    return [Column(name, NARROWEST if at < table.names else 0) for at, name in enumerate(table.columns)]
+    return [Column(name, MIN_NAME_COLUMNS if at < table.names else 0) for at, name in enumerate(table.columns)]
 
 
-def _fields(name: str, found: Made) -> dict[str, object]:
+def _fields(name: str, found: MadeReport) -> dict[str, object]:
     told = found.told
     return {
         "report": name, "verdict": told.verdict, "is_bad": told.is_bad, "remarks": list(told.remarks),

@@ -62,7 +62,7 @@ def order(bound: str) -> EntryId:
     return entry_id(bound.encode())
 
 
-class Share(NamedTuple):
+class KeyShare(NamedTuple):
     """A share of the shard keys of a queue: number *nth* of *of*, by a hash with *salt*.
 
     The shard keys that are *large* are in no share: their messages are cut by ids.
@@ -87,7 +87,7 @@ class Portion(NamedTuple):
     """What one sweep reads: a piece, or of it the messages with some shard keys, and of large ones those of a *cut*."""
 
     piece: Piece = Piece()
-    share: Share | None = None
+    share: KeyShare | None = None
     cut: Piece = Piece()
 
     def has(self, entry: bytes, shard_key: bytes) -> bool:

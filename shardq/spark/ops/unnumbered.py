@@ -26,7 +26,7 @@ STORED_STAYS = (
 
 
 @dataclass(slots=True, eq=False)
-class Span:
+class EntrySpan:
     """The rows from `at` up to before `to`, which one call of `sequence` stores.
 
     `is_unsure` says whether an earlier try of the call may have been executed.
@@ -41,11 +41,11 @@ class Span:
 def store_unnumbered(state: QueueState, rows: Rows, pace: RowPace) -> Op[None]:
     """Store *rows*. QueueFull if the queue stayed full for `patience` seconds. Also OutcomeUnknown, BackendErrors."""
     tries, at = Tries(state, pace), 0
-    pending: list[Span] = []
+    pending: list[EntrySpan] = []
     try:
         while at < len(rows) or pending:
             new = spans_of(state, rows, at, tries.size, pace.calls - len(pending))
-            pending += [Span(*span, state.sequences.take()) for span in new]
+            pending += [EntrySpan(*span, state.sequences.take()) for span in new]
             at = new[-1][1] if new else at
             before = _count(pending)
             trouble = yield from _send_calls(state, rows, pending, pace, tries.until)
@@ -60,11 +60,11 @@ def store_unnumbered(state: QueueState, rows: Rows, pace: RowPace) -> Op[None]:
     yield from upkeep(state, state.clock.monotonic())
 
 
-def _count(pending: Sequence[Span]) -> int:
+def _count(pending: Sequence[EntrySpan]) -> int:
     return sum(span.to - span.at for span in pending)
 
 
-def _send_calls(state: QueueState, rows: Rows, pending: list[Span], pace: RowPace, until: float) -> Op[str]:
+def _send_calls(state: QueueState, rows: Rows, pending: list[EntrySpan], pace: RowPace, until: float) -> Op[str]:
     """Send the calls of *pending* in one round trip, and leave in it what is not stored.
 
     Return '' or the name of the trouble, such as a bound of the queue.
@@ -87,12 +87,12 @@ def _send_calls(state: QueueState, rows: Rows, pending: list[Span], pace: RowPac
     return trouble
 
 
-def _call(state: QueueState, rows: Rows, span: Span, until: float) -> Call:
+def _call(state: QueueState, rows: Rows, span: EntrySpan, until: float) -> Call:
     number = number_of(state, span.sequence, until)
     return rows_call(state, state.view, rows, span.at, span.to, span.sequence.name, number)
 
 
-def _trouble(state: QueueState, pending: list[Span], span: Span, outcome: Any) -> str:
+def _trouble(state: QueueState, pending: list[EntrySpan], span: EntrySpan, outcome: Any) -> str:
     """Return the name of the trouble, and prepare the next try of *span*. Raise an error that will not go away."""
     match outcome:
         case [b"FULL", b"max_producers"]:
@@ -112,21 +112,21 @@ def _trouble(state: QueueState, pending: list[Span], span: Span, outcome: Any) -
     return outcome.code if isinstance(outcome, Refused) else str(outcome)
 
 
-def _split(state: QueueState, pending: list[Span], span: Span) -> None:
+def _split(state: QueueState, pending: list[EntrySpan], span: EntrySpan) -> None:
     """Let fewer rows go into the next call, since not all of them have room. They make it a new call."""
     span.sequence.number += 1
     after = span.at + max(1, (span.to - span.at) // 4)
     if after < span.to:
-        pending.insert(pending.index(span) + 1, Span(after, span.to, state.sequences.take()))
+        pending.insert(pending.index(span) + 1, EntrySpan(after, span.to, state.sequences.take()))
         span.to = after
 
 
-def _free(state: QueueState, span: Span) -> None:
+def _free(state: QueueState, span: EntrySpan) -> None:
     if span.sequence is not NO_SEQUENCE:
         state.sequences.free(span.sequence)
 
 
-def _give_up(state: QueueState, trouble: str, pace: RowPace, pending: Sequence[Span]) -> Exception:
+def _give_up(state: QueueState, trouble: str, pace: RowPace, pending: Sequence[EntrySpan]) -> Exception:
     if any(span.is_unsure for span in pending):
         return OutcomeUnknown(
             f"rows of queue {state.keys.name!r} may be stored: no answer came ({trouble}); {STORED_STAYS}"

@@ -25,11 +25,11 @@ from pyspark.sql.types import StructType
 from shardq.errors import ConfigError
 from shardq.jobs.archive import events_of
 from shardq.jobs.blocked import BUCKETS, Blocking, bucket_table, buckets_of, with_blocked
-from shardq.jobs.folder import DAY, REWRITTEN, TABLES, Run, run_name
-from shardq.jobs.making import Seen, Tally
+from shardq.jobs.folder import DAY, REWRITTEN, TABLES, FolderRun, run_name
+from shardq.jobs.making import Seen, Totals
 from shardq.jobs.pivot import ENDED, ROWS, pivot
 from shardq.jobs.schema import CAPACITY, EVENTS, JOBS, OPEN, SETTINGS
-from shardq.jobs.step import ORDER, Around, Life, Made, State, around, without_former
+from shardq.jobs.step import ORDER, Around, Life, MadeJobs, State, around, without_former
 from shardq.model.event import packed
 from shardq.spark.connection import client_of, seen_partitions
 from shardq.spark.events import JournalTrack
@@ -44,7 +44,7 @@ PER_TASK: Final = 250_000
 """Events that one task pivots, about: some 100 MB."""
 PER_FILE: Final = 2_000_000
 """Jobs in one file, about."""
-FEW: Final = 16
+MIN_TASKS: Final = 16
 """Tasks where there are few events."""
 BUCKET: Final = "bucket"
 """The state of a row that is no job's: in `wait_s` it says when the bucket of its parent is full, in ms."""
@@ -52,7 +52,7 @@ DONE: Final = pa.schema([*OPEN, ("day", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     """Events of a run, and how far queues are read with them; None: as far as these go."""
 
     events: DataFrame
@@ -65,14 +65,14 @@ class JobsFolder:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark, self.folder = spark, Folder(spark, path)
 
-    def newest(self) -> Run:
+    def newest(self) -> FolderRun:
         """Return the newest run that is done; one with the number -1 if none is."""
         self.folder.mend("runs")
         names = [each.removesuffix(".json") for each in self.folder.names("runs") if each.endswith(".json")]
         number = max((int(each) for each in names if each.isdecimal()), default=-1)
         if number < 0:
-            return Run()
-        return Run.told(number, "\n".join(self.folder.lines("runs", f"{number:012d}.json")))
+            return FolderRun()
+        return FolderRun.told(number, "\n".join(self.folder.lines("runs", f"{number:012d}.json")))
 
     def begin(self, number: int) -> None:
         """Remove what a run with this number left that was not done."""
@@ -89,7 +89,7 @@ class JobsFolder:
             return self.spark.createDataFrame([], kinds)
         return self.spark.read.schema(kinds).parquet(self.folder.to(*parts))
 
-    def state(self, run: Run) -> State:
+    def state(self, run: FolderRun) -> State:
         """Return what the next run goes on from, but for the open jobs and the dead letters: these may be many."""
         name = run_name(run.number)
         return State(
@@ -103,7 +103,7 @@ class JobsFolder:
     def _small(self, schema: pa.Schema, *parts: str) -> pa.Table:
         return self.read(schema, *parts).toArrow().cast(schema)
 
-    def carried(self, run: Run) -> DataFrame:
+    def carried(self, run: FolderRun) -> DataFrame:
         """Return the open jobs and the dead letters."""
         name = run_name(run.number)
         return self.read(OPEN, "open", name).unionByName(self.read(OPEN, "state", name, "letters.parquet"))
@@ -113,7 +113,7 @@ class JobsFolder:
         kinds = from_arrow_schema(table.schema)
         self.spark.createDataFrame(table, kinds).coalesce(1).write.parquet(self.folder.to(*parts))
 
-    def write(self, number: int, rows: DataFrame, made: Made, jobs: int) -> None:
+    def write(self, number: int, rows: DataFrame, made: MadeJobs, jobs: int) -> None:
         """Write what a run adds."""
         name = run_name(number)
         keys = [each for each, _ in ORDER]
@@ -128,7 +128,7 @@ class JobsFolder:
             if len(found := getattr(made, table)):
                 self.write_small(found, table, name)
 
-    def finish(self, run: Run, state: State) -> None:
+    def finish(self, run: FolderRun, state: State) -> None:
         """Write the rest of what the next run goes on from, then that this one is done."""
         name = run_name(run.number)
         self.write_small(state.present, "present", name)
@@ -145,8 +145,8 @@ class JobsFolder:
 
 
 def live_batches(
-    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], run: Run, most: int
-) -> Iterator[Batch]:
+    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], run: FolderRun, most: int
+) -> Iterator[EventBatch]:
     """The events of journals behind a run, up to where they are now, about *most* in a batch."""
     is_last = False
     while not is_last:
@@ -159,7 +159,7 @@ def live_batches(
         )  # fmt: skip
         told = {name: {"id": each.life, "points": each.end} for name, each in spans.items()}
         run = replace(run, queues={**run.queues, **told})
-        yield Batch(reader.load(), run.queues)
+        yield EventBatch(reader.load(), run.queues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _span(options: Mapping[str, str], name: str, told: Mapping[str, Any] | None,
     return _Span(begin, end, life, is_last)
 
 
-def archived_batch(spark: SparkSession, path: str, names: Sequence[str], run: Run) -> Batch:
+def archived_batch(spark: SparkSession, path: str, names: Sequence[str], run: FolderRun) -> EventBatch:
     """What is archived behind a run, of some queues or of all."""
     events = Archive(spark, path).table("journal")
     if "queue_id" not in events.columns:
@@ -204,19 +204,19 @@ def archived_batch(spark: SparkSession, path: str, names: Sequence[str], run: Ru
         for told in run.queues.values()
         for part, point in enumerate(told["points"])
     ]
-    return Batch(events.where(~reduce(or_, read)) if read else events)
+    return EventBatch(events.where(~reduce(or_, read)) if read else events)
 
 
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
-def add(folder: JobsFolder, batch: Batch, seen: Seen) -> Tally:
+def add(folder: JobsFolder, batch: EventBatch, seen: Seen) -> Totals:
     """Add to a folder the jobs that ended in a batch, as one run."""
     with overridden(folder.spark, MICROS):
         return _add(folder, batch, seen)
 
 
-def _add(folder: JobsFolder, batch: Batch, seen: Seen) -> Tally:
+def _add(folder: JobsFolder, batch: EventBatch, seen: Seen) -> Totals:
     before = folder.newest()
     number = before.number + 1
     folder.begin(number)
@@ -237,7 +237,7 @@ def _add(folder: JobsFolder, batch: Batch, seen: Seen) -> Tally:
     made.unpersist()
     events.unpersist()
     opened = sum(count for name, count in counts.items() if name not in (ENDED, "dead", BUCKET))
-    return Tally(told.count, counts.get(ENDED, 0), opened, pc.sum(found.made.lost["events"]).as_py() or 0)
+    return Totals(told.count, counts.get(ENDED, 0), opened, pc.sum(found.made.lost["events"]).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class _Told:
     count: int
 
 
-def _told(events: DataFrame, before: Run) -> _Told:
+def _told(events: DataFrame, before: FolderRun) -> _Told:
     rows = (
         events.groupBy("queue", "queue_id", "partition")
         .agg(
@@ -289,7 +289,7 @@ def _joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
 
 def spread(events: DataFrame, carried: DataFrame, found: Around, count: int) -> DataFrame:
     """Return the rows of jobs, open ones, dead letters and buckets that events make, made by many tasks."""
-    tasks = max(FEW, -(-count // PER_TASK))
+    tasks = max(MIN_TASKS, -(-count // PER_TASK))
     own = events.where("message_id is not null and message_id != ''")
     by_message = own.groupBy(_task(tasks, "queue_id", "message_id"))
     of_before = carried.groupBy(_task(tasks, "queue_id", "message_id"))

@@ -13,7 +13,7 @@ from shardq.model import Event
 from shardq.model.event import before
 from shardq.partitions.homes import home
 from shardq.partitions.resize import store_map
-from shardq.partitions.sums import AHEAD
+from shardq.partitions.sums import MAX_EVENTS_BEFORE
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.partitions.maps import change_map, delete_last
 from tests.conformance.world import World
@@ -166,7 +166,7 @@ def made_anew(world: World, queue: Queue) -> None:
     change_map(world, queue, written=PARTITIONS - 1, read=PARTITIONS)
     delete_last(world, queue)
     deleted = now(world)
-    eventually(lambda: now(world) > deleted + AHEAD)
+    eventually(lambda: now(world) > deleted + MAX_EVENTS_BEFORE)
     change_map(world, queue, written=PARTITIONS, read=PARTITIONS)
     world.client().queue(queue.name).configure(journal=3000)
 

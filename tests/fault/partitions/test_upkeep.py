@@ -11,7 +11,7 @@ from shardq import Client, NoResult, Queue
 from shardq.ops.inspect.stats import numbers
 from shardq.ops.queue.steps import Batch, Call, Step
 from shardq.partitions.homes import home
-from shardq.partitions.upkeep import EVERY
+from shardq.partitions.upkeep import UPKEEP_INTERVAL
 from shardq.testing import ManualClock
 from tests.servers import Server
 from tests.simulated import clocked_client
@@ -118,7 +118,7 @@ def test_nothing_is_called_where_nothing_can_end(opened: Opened, clock: ManualCl
     queue.ack_many(queue.read_many(PARTITIONS))
     calls = called(queue, 2)
     for _ in range(3):
-        clock.advance(2 * EVERY)
+        clock.advance(2 * UPKEEP_INTERVAL)
         works_elsewhere(queue)
     assert set(calls) <= {"glance", "open"}
     assert calls.count("open") <= 1, "what is known there is looked up once"

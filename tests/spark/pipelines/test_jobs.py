@@ -10,8 +10,8 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.jobs.folder import Folder
-from shardq.jobs.making import Archived, Live, make, settings_if_there
+from shardq.jobs.folder import TableFolder
+from shardq.jobs.making import Archived, LiveQueue, make, settings_if_there
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.jobs import JobsFolder, add, archived_batch, live_batches
 from shardq.spark.pipelines.report import PipelineProgress, Report
@@ -40,13 +40,13 @@ class Both:
         return settings_if_there(self.client, name, queue_id, events)
 
     def run(self, most: int = ALL) -> None:
-        make(Live(self.client, [self.name]), self.plain, self.seen)
+        make(LiveQueue(self.client, [self.name]), self.plain, self.seen)
         folder = JobsFolder(self.spark, str(self.ours))
         for batch in live_batches(self.spark, {"url": self.url}, [self.name], folder.newest(), most):
             add(folder, batch, self.seen)
 
     def check(self) -> int:
-        ours, plain = Folder(self.ours), Folder(self.plain)
+        ours, plain = TableFolder(self.ours), TableFolder(self.plain)
         jobs = plain.table("jobs").sort_by(KEYS)
         assert ours.table("jobs").sort_by(KEYS) == jobs
         assert ours.open().sort_by(KEYS) == plain.open().sort_by(KEYS)
@@ -97,18 +97,22 @@ def test_an_archive_gives_the_same_by_spark_and_by_plain_python(both: Both, queu
         archive.follow(
             "journal", [queue.name], {"url": both.url, "markDataLoss": "true"}, PipelineProgress(Report("test"))
         )
-    make(Live(both.client, [queue.name]), tmp_path / "live", both.seen)
+    make(LiveQueue(both.client, [queue.name]), tmp_path / "live", both.seen)
     make(Archived(tmp_path / "archive", [queue.name]), both.plain, both.seen)
     folder = JobsFolder(both.spark, str(both.ours))
     add(folder, archived_batch(both.spark, str(tmp_path / "archive"), [queue.name], folder.newest()), both.seen)
     both.check()
-    assert Folder(tmp_path / "live").table("jobs").sort_by(KEYS) == Folder(both.plain).table("jobs").sort_by(KEYS)
+    assert TableFolder(tmp_path / "live").table("jobs").sort_by(KEYS) == TableFolder(both.plain).table("jobs").sort_by(
+        KEYS
+    )
     work(queue)
     archive.follow("journal", [queue.name], {"url": both.url, "markDataLoss": "true"}, PipelineProgress(Report("test")))
     archive.compact("journal")
     make(Archived(tmp_path / "archive", [queue.name]), both.plain, both.seen)
-    make(Live(both.client, [queue.name]), tmp_path / "live", both.seen)
-    assert Folder(tmp_path / "live").table("jobs").sort_by(KEYS) == Folder(both.plain).table("jobs").sort_by(KEYS)
+    make(LiveQueue(both.client, [queue.name]), tmp_path / "live", both.seen)
+    assert TableFolder(tmp_path / "live").table("jobs").sort_by(KEYS) == TableFolder(both.plain).table("jobs").sort_by(
+        KEYS
+    )
 
 
 @pytest.mark.runs_in("test-all")
