@@ -67,6 +67,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "every": _flag("--every", type=time, metavar="TIME", means="again every TIME"),
     "since": _flag("--since", type=moment, metavar="WHEN", means="from then on: a date (UTC), or a TIME ago"),
     "before": _flag("--before", type=moment, metavar="WHEN", means="until then: a date (UTC), or a TIME ago"),
+    "archive": _flag("--archive", metavar="DIR", means="read this archive, not the journals"),
     "html": _flag("--html", type=Path, metavar="FILE", means="write it as a page, too"),
     "follow": _switch("-f", "--follow", means="go on with what is new, until Ctrl-C"),
     "payloads": _switch("--payloads", means="show the payloads"),

@@ -1,7 +1,7 @@
 """A private server whose clock stands until it is moved: its scripts run as on any other, and hours pass in seconds.
 
 The library of shardq is loaded with another `TIME` in front of it. Clients find it under its usual name, so they call
-it as ever. Nothing else of the server is otherwise: it runs shardq's own Lua, and keeps what that keeps.
+it as usual. Nothing else of the server is otherwise: it runs shardq's own Lua, and keeps what that keeps.
 """
 
 from __future__ import annotations

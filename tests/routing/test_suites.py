@@ -323,7 +323,7 @@ def test_tables_that_grow_and_shrink_under_many_writers(
 ) -> None:
     """Each writer sees its own pairs as if it were alone, and nothing is left in the end."""
     for module in (nodes, fast):
-        monkeypatch.setattr(module, "WIDE", 4)
+        monkeypatch.setattr(module, "WIDE_NODE", 4)
 
     def churn(trie: Ctrie, name: str, dice: random.Random) -> None:
         mine = set[tuple[str, str]]()

@@ -18,7 +18,7 @@ from shardq.spark.schema import arrow_schema, table_schema
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
-LARGE = f"{sweep.__name__}.LARGE"
+LARGE = f"{sweep.__name__}.MESSAGES_OF_TASK"
 """So many messages are worth several tasks."""
 
 

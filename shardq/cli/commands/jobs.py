@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Args, argument, command
+from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import json_line
@@ -33,7 +33,7 @@ EXAMPLES = """  shardq jobs mails --out day.parquet
 @command(ABOUT, EXAMPLES, extra="jobs")
 @argument("queues", nargs="*", metavar="QUEUE", help="the queues")
 @argument("--out", required=True, type=Path, metavar="PATH", help="a folder, or a file NAME.parquet")
-@argument("--archive", type=Path, metavar="DIR", help="read this archive, not the journals")
+@flag("archive")
 def run(args: Args, shell: Shell) -> None:
     """Make the jobs, and say how many there are."""
     if not args.queues and args.archive is None:
@@ -41,7 +41,7 @@ def run(args: Args, shell: Shell) -> None:
     from shardq.jobs.making import SUFFIX, Archived, JobsSource, LiveQueue, make, make_file, settings_if_there
 
     names = [*dict.fromkeys(args.queues)]
-    source: JobsSource = LiveQueue(shell.client, names) if args.archive is None else Archived(args.archive, names)
+    source: JobsSource = LiveQueue(shell.client, names) if args.archive is None else Archived(Path(args.archive), names)
     is_silent = False
 
     def seen(name: str, queue_id: str, events: pa.Table) -> pa.Table | None:

@@ -14,7 +14,7 @@ from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, in_columns
 from shardq.cli.text import duration, json_line, shown_key
-from shardq.cli.values import moment, number, pair
+from shardq.cli.values import number, pair
 from shardq.cli.width import columns
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _numbers(text: str) -> list[int]:
 @argument("folder", type=Path, metavar="FOLDER", help="the folder of the tables of jobs")
 @flag("queue", " (the only one in the folder)")
 @flag("since")
-@argument("--before", type=moment, metavar="WHEN", help="only jobs that were written before then")
+@flag("before")
 @argument("--workers", type=_numbers, metavar="N,...", help="so many workers, all the time; one alternative for each")
 @argument("--slots", type=number(1), metavar="N", help="slots of each worker")
 @flag("streams")

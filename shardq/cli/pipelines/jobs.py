@@ -31,7 +31,7 @@ EXAMPLES = """  shardq pipeline jobs jobs/ mails reports
 @pipeline(ABOUT, EXAMPLES)
 @argument("dir", metavar="DIR", help="the folder of the tables")
 @argument("queues", nargs="*", metavar="QUEUE", help="the queues")
-@argument("--archive", metavar="DIR", help="read this archive, not the journals")
+@flag("archive")
 @flag("every", ", until Ctrl-C")
 @argument("--most", type=number(1), metavar="N", default=10_000_000, help="events of a run, about (10,000,000)")
 def run(args: Args, shell: Shell) -> None:
