@@ -31,13 +31,14 @@ NOWHERE = [
     "assign nowhere t --yes", "assign nowhere t --remove --yes", "actions nowhere", "workers nowhere",
     "schedule nowhere", "schedule nowhere pause often", "schedule nowhere remove often --yes",
     "schedule nowhere run often", "partitions nowhere", "resize nowhere --partitions 2 --yes",
+    "jobs nowhere --out nowhere.parquet",
 ]  # fmt: skip
 APART = {
     "server acl": "it asks no server",
     "server doctor": "tests/cli/test_doctor_command.py",
     "topics bind": "a topic may be bound before the queue is declared",
     "edge send": "it sends to a gateway, which tells of it later",
-    **dict.fromkeys(("pipeline archive", "pipeline load", "pipeline redrive"), "it needs Spark: tests/spark"),
+    **dict.fromkeys(("pipeline archive", "pipeline jobs", "pipeline load", "pipeline redrive"), "it needs Spark: tests/spark"),
 }
 
 

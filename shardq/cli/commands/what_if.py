@@ -36,7 +36,7 @@ BUSY the share of them in which a handler ran. The first line names the setting 
 EXAMPLES = """  shardq what-if mails.jobs --workers 4,5,8
   shardq what-if mails.jobs --since 2026-11-30 --workers 5 --weight acct-7=3
   shardq what-if mails.jobs --limits acct-7=max_in_flight=3,rate=10
-  shardq what-if mails.jobs --alternatives tries.toml --within 5s --plot waits.svg"""
+  shardq what-if mails.jobs --alternatives tries.toml --plot waits.svg"""
 
 COLUMNS: Final = ("setting", "p50", "p99", "quiet", "worst", "in time", "slot hours", "busy")
 HOUR: Final = 3_600.0

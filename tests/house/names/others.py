@@ -6,20 +6,19 @@ import re
 
 OTHERS = {
     "a product, or a word of one": (
-        "BullMQ", "DataFrame", "DataFrames", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry",
+        "BullMQ", "DataFrame", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry",
         "PyArrow", "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
     "columns of FOCUS, the open standard of bills": ("BilledCost", "ChargePeriodStart", "SubAccountId"),
-    "OpenTelemetry's": ("OTEL_PROPAGATORS",),
     "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "robust"),
     "systemd's, Docker's, or uvicorn's": (
         "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 30",
         "stop_grace_period: 30s", "uvicorn --timeout-graceful-shutdown 2", "uvicorn --workers 4",
     ),
     "gRPC's, or HTTP's": (
-        "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_FOUND", "NOT_SERVING",
-        "Origin", "POST act/NAME", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "Watch", "authorization: Bearer TOKEN",
+        "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_SERVING",
+        "Origin", "POST act/NAME", "RESOURCE_EXHAUSTED", "Watch", "authorization: Bearer TOKEN",
         "grpc.health.v1.Health/Check",
     ),
     "Kubernetes', or KEDA's": (
