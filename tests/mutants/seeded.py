@@ -54,7 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
         1,
         "a gateway acks a message that no queue has taken",
         "shardq/gateway/storing.py",
-        'outcome.refused.append((message.message_id, Refused("NO_QUEUE", str(missing))))',
+        'outcome.refused.append((message.message_id, RequestRefused("NO_QUEUE", str(missing))))',
         "outcome.stored.append(message.message_id)",
         "tests/gateway/test_hostile.py::test_each_refusal_has_its_reason_and_the_others_are_stored[valkey]",
     ),
