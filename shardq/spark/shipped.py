@@ -52,7 +52,7 @@ def check_executors(context: SparkContext) -> None:
             raise ConfigError(
                 f"the Python of the executors on {host} {what}, and the driver has {__version__}: install this version "
                 "there, name the Python that has it by PYSPARK_PYTHON, or ship it by --py-files shardq.zip "
-                "(docs/spark.md, on a cluster)"
+                "(docs/spark-cluster.md)"
             )
     _CHECKED.add(seen)
 

@@ -1,4 +1,4 @@
-"""A cluster whose Python has no shardq, as docs/spark.md has it: it comes as a zip, and the URL from a file."""
+"""A cluster whose Python has no shardq, as docs/spark-cluster.md has it: it comes as a zip, and the URL from a file."""
 
 from __future__ import annotations
 

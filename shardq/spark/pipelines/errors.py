@@ -24,7 +24,7 @@ GONE: Final = (
 ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (
         r"No module named 'shardq'",
-        "Spark's workers have no shardq: install it there, or ship it by --py-files shardq.zip (docs/spark.md)",
+        "Spark's workers have no shardq: install it there, or ship it by --py-files shardq.zip (docs/spark-cluster.md)",
     ),
     (  # its message holds the record
         r"\[MALFORMED_RECORD_IN_PARSING",
