@@ -89,7 +89,10 @@ def test_no_call_is_made_with_keys_that_were_listed_by_hand() -> None:
     }
 
     assert by_hand == []
-    assert loading == {"shardq/ops/queue/steps.py", "shardq/whatif/server.py"}  # that one gives the library a moved clock
+    assert loading == {
+        "shardq/ops/queue/steps.py",
+        "shardq/whatif/server.py",
+    }  # that one gives the library a moved clock
 
 
 def test_open_creates_every_key_that_a_queue_has() -> None:

@@ -22,7 +22,7 @@ OTHERS = {
         "grpc.health.v1.Health/Check",
     ),
     "Kubernetes', or KEDA's": (
-        "AverageValue", "FromEnv", "NetworkPolicy", "cooldownPeriod", "fallback",
+        "AverageValue", "FromEnv", "cooldownPeriod", "fallback",
         "PodMonitor", "pollingInterval", "tcpSocket",
     ),
     "alerts: tests/examples/test_monitoring.py compares them with their file": (
@@ -39,7 +39,7 @@ OTHERS = {
     "a command that is not ours": ("nohup",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (
-        "app.db-reserve", "file:/etc/shardq/url", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun",
+        "file:/etc/shardq/url", "utils", "verb_noun",
         'with extra("edge"):',
     ),
     "the text beside it says what its parts are": ("place:id:count:holder:marks:key", "verbs.name"),
