@@ -74,7 +74,7 @@ def test_every_verb_has_a_caller_that_gives_the_rest_where_the_comment_wants_one
 
 @pytest.mark.runs_in("test-all")
 def test_no_call_is_made_with_keys_that_were_listed_by_hand() -> None:
-    """`Call(...)` stands nowhere, and nobody but `Call.on` loads a script."""
+    """`Call(...)` stands nowhere; a script is loaded by `Call.on`, and where the library gets a moved clock."""
     by_hand = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, node in nodes()
@@ -92,7 +92,7 @@ def test_no_call_is_made_with_keys_that_were_listed_by_hand() -> None:
     assert loading == {
         "shardq/ops/queue/steps.py",
         "shardq/whatif/server.py",
-    }  # that one gives the library a moved clock
+    }
 
 
 def test_open_creates_every_key_that_a_queue_has() -> None:
