@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from shardq import Client, Message, Queue, UniqueConflict, Written
+from shardq import Client, Message, PartlyWritten, Queue, UniqueConflict, Written
 from shardq.partitions import parts, resize
 from shardq.partitions.homes import home
 from tests.fault.conftest import Open
@@ -261,3 +261,22 @@ def test_who_knew_an_earlier_queue_of_the_name_is_refused_all_the_same(
     mine = by_write_many(queue, **key)
     assert (mine, mine.is_new, other.wrote.is_new) == (other.wrote, False, True)
     other.check(by_write_many)
+
+
+@pytest.mark.parametrize("on_conflict", ["replace", "raise"])
+def test_many_that_are_dealt_again_are_told_of_conflicts_each_for_itself(
+    proxy: Proxy, held: OpenQueue, fresh: OpenQueue, on_conflict: str
+) -> None:
+    queue, other = held(), Other(fresh, {"unique_key": "k"})
+    proxy.before_request(WRITE, other)
+    mine = [Message("mine", TENANT), Message("mine", TENANT, unique_key="k", on_conflict=on_conflict)]
+    if on_conflict == "raise":
+        with pytest.raises(PartlyWritten) as partly:
+            queue.write_many(mine)
+        first, second = partly.value.results
+        assert isinstance(second, UniqueConflict)
+        assert second.message_id == other.wrote
+    else:
+        first, second = queue.write_many(mine)
+        assert second == other.wrote
+    assert {each.message_id for each in fresh().read_many(1000)} == {first, other.wrote}
