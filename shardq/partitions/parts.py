@@ -70,7 +70,7 @@ class Common:
         self.tidy_at = 0.0
         self.upkeep_at = head.clock.monotonic() + MAX_AGE
         self.kept_for = head.config
-        self.id = ""
+        self.id = head.view.id
 
 
 class Parts:

@@ -44,7 +44,7 @@ def test_a_former_home_that_is_full_keeps_no_key_from_its_new_one(
 ) -> None:
     monkeypatch.setattr(resize, "PAUSE_SECONDS", 0.0)
     with Client.from_url(cluster.url) as client:
-        queue = client.queue(queue_name, partitions=BEFORE, streams=4, streams_per_shard=2)
+        queue: Any = client.queue(queue_name, partitions=BEFORE, streams=4, streams_per_shard=2)
         queue.declare()
         queue.resize(partitions=AFTER)
         queue.read_many(1)

@@ -265,7 +265,7 @@ def test_who_knew_an_earlier_queue_of_the_name_is_refused_all_the_same(
 
 @pytest.mark.parametrize("on_conflict", ["replace", "raise"])
 def test_many_that_are_dealt_again_are_told_of_conflicts_each_for_itself(
-    proxy: Proxy, held: OpenQueue, fresh: OpenQueue, on_conflict: str
+    proxy: Proxy, held: OpenQueue, fresh: OpenQueue, on_conflict: Any
 ) -> None:
     queue, other = held(), Other(fresh, {"unique_key": "k"})
     proxy.before_request(WRITE, other)
