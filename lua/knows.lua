@@ -3,9 +3,10 @@
 --
 -- The field `generation` of the state is how many maps there have been: of the head as it says itself, of another
 -- partition as it was told here. A write with a key that was dealt by an older map must store nothing here once another
--- client was told that the key is not known. So the epoch moves, and the next one is that of the newer map.
+-- client was told that the key is not known. So the epoch moves, and the next one is that of the newer map. That is one
+-- small field, once for each map: a former home that is full keeps nobody from writing to a new one that has room.
 
--- @verb knows: which of these keys stand for a message, so that another one with it would not be stored.
+-- @verb knows | allow-oom: which of these keys stand for a message, so that another one with it would not be stored.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] bodies: what does not lie in streams
 -- KEYS[3] leases: tokens by end

@@ -56,7 +56,7 @@ def dealt(
         told, asked = parts.told, (yield from outcome_of(ask_map(parts.whole, until)))
         parts = parts.whole.parts or parts
         if asked is None:  # it is the newest there is, also where a failover has lost what a partition was told of
-            parts.generation = max(parts.generation, told)
+            parts.generation = max(parts.generation, min(told, parts.told))  # less if the queue was made anew
     generation = parts.generation  # read once: it is what the former homes are told
     found = yield from _places(parts, generation, messages, until, run)
     if isinstance(asked, ShardqError):

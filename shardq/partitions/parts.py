@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace as replaced
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
@@ -57,7 +58,8 @@ class Common:
 
     `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
     are messages that came late. From local time `tidy_at` on, drained partitions are looked after next, and from
-    `upkeep_at` on what is due in all, whose settings were looked up last for those of the queue in `kept_for`.
+    `upkeep_at` on what is due in all, whose settings were looked up last for those of the queue in `kept_for`. `id` is
+    that of the queue when it was seen last: one that was made anew has another.
     """
 
     def __init__(self, head: QueueState) -> None:
@@ -68,6 +70,7 @@ class Common:
         self.tidy_at = 0.0
         self.upkeep_at = head.clock.monotonic() + MAX_AGE
         self.kept_for = head.config
+        self.id = head.view.id
 
 
 class Parts:
@@ -151,6 +154,15 @@ class Parts:
     def told(self) -> int:
         """The generation of the newest map of which a partition was told: see lua/knows.lua."""
         return max([state.view.generation for state in self.states])
+
+    def count_anew(self) -> None:
+        """Forget which maps there have been: the queue was made anew, whose maps are counted from the beginning.
+
+        By the count of the one before, a write of this client would pass for one by a newer map than it has.
+        """
+        self.generation = 0
+        for state in self.states[1:]:
+            state.know(replaced(state.view, epoch="", generation=0))
 
     def number_of(self, shard_key: str | bytes, written: int = 0) -> int:
         """Return the number of the partition that messages of this shard key are written to.
@@ -343,6 +355,9 @@ def learn(head: QueueState, make: MakeState, codecs: Codecs, asks: Ask | None) -
         parts: Parts | None = head.parts
         if is_new := parts is None or parts.map != found:
             parts = Parts(head, found, make, codecs, parts)
+        if view.id != parts.common.id:
+            parts.common.id = view.id
+            parts.count_anew()
         parts.generation = max(parts.generation, view.generation)
         with parts.lock:  # a reader may make the stands
             head.parts = parts

@@ -157,7 +157,7 @@ class PartitionTurns:
         turn = self._of(partition)
         is_back = not turn.turns
         turn.quiet, turn.turns, turn.heard_at = quiet, waiting, self._now()
-        level, service = divmod(first, LEVEL) if first != NO_SCORE else (0, virtual)
+        level, service = _in_score(first, virtual) if first != NO_SCORE else (0, virtual)
         if is_back:
             self._begin(turn, virtual / TICKS)
         if is_back or first != NO_SCORE:
@@ -279,3 +279,12 @@ class PartitionTurns:
         most = min((turns[at].asked + 1) / max(1, turns[at].weight) for at in able)
         near = [at for at in able if turns[at].asked_for_weight <= most]
         return min(near, key=lambda at: (turns[at].claim, at))
+
+
+def _in_score(score: int, virtual: int) -> tuple[int, int]:
+    """Return for how many in flight a score stands, and the service in it: see `service_in` in lua/accounts.lua.
+
+    The virtual time of a queue that many serve for long is more than a level itself.
+    """
+    level = (score - virtual + LEVEL // 2) // LEVEL
+    return level, score - level * LEVEL

@@ -114,8 +114,8 @@ def deal_again(
     if not again:
         return results
     if head.clock.monotonic() > until:
-        late = BackendTimeout("other clients kept changing the partitions: nothing was written")
-        return [late if isinstance(each, Outdated) else each for each in results]
+        late = BackendTimeout("the partitions have changed, and no time was left to ask which are there: not written")
+        return [late if at in again else each for at, each in enumerate(results)]
     asked = yield from outcome_of(ask_map(head, until))
     if isinstance(asked, ShardqError):  # the whole queue is gone, say
         return [asked if at in again else each for at, each in enumerate(results)]

@@ -25,8 +25,8 @@ def outcome_of(effect: Op[T]) -> Op[T | ShardqError]:
 
 def told_as(effect: Op[T], pair: Callable[[Any, Any], tuple[Any, Any]]) -> Op[T]:
     """Return what *effect* returns. What it makes known of an item meanwhile (`Known`) is told as *pair* returns it."""
-    step = next(effect)
     try:
+        step = next(effect)
         while True:
             if isinstance(step, Known):
                 step = Known([pair(*each) for each in step.results])

@@ -267,6 +267,16 @@ def _write(queue: Queue, world: World) -> None:
     assert queue.stats().written == queue.tenant("t").dedup_keys == 2
 
 
+def _knows(queue: Queue, world: World) -> None:
+    meta, epochs = queue.state.keys.meta, [new_epoch() for _ in range(3)]
+    queue.write("x", shard_key="t", dedup_key="k")
+    words = ("t", "k", "k", "t", "k", "k", "t", "u", "k")
+    for generation, epoch, now in ((3, 0, 0), (3, 1, 0), (2, 1, 0), (4, 2, 2)):
+        assert by_hand(queue, "knows", generation, epochs[epoch], *words) == b"110"
+        assert world.raw.hget(meta, "epoch") == epochs[now].encode(), "it moves once for each map that is newer"
+    assert world.raw.hget(meta, "generation") == b"4"
+
+
 def _release(queue: Queue, world: World) -> None:
     ids = [Outgoing("t", "b", b"x", dedup_key=f"token:{number}", most_ids=9) for number in range(2)]
     queue._client.run(write_many(queue.state, ids))
@@ -317,8 +327,8 @@ def _act(queue: Queue, world: World) -> None:
 
 CASES: dict[str, Callable[[Queue, World], None]] = {
     "keep": _keep, "await": _await, "delete_dead": _delete_dead, "redrive": _redrive, "limit": _limit, "weigh": _weigh,
-    "configure": _configure, "open": _open, "assign": _assign, "write": _write, "release": _release,
-    "complete": _complete, "act": _act, "move_schedules": _move_schedules, "bind": _bind,
+    "configure": _configure, "open": _open, "assign": _assign, "write": _write, "knows": _knows,
+    "release": _release, "complete": _complete, "act": _act, "move_schedules": _move_schedules, "bind": _bind,
 }  # fmt: skip
 
 

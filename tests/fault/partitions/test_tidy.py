@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, Queue, Where
+from shardq import BackendTimeout, Client, Queue, QueueMissing, Where, Written
 from shardq.model.call import Call as TaskCall
 from shardq.ops.queue.steps import Call, Step
 from shardq.ops.schedules import stored
+from shardq.ops.write.outgoing import compose
 from shardq.partitions.homes import home
 from shardq.partitions.tidy import LOOK_INTERVAL, RETENTION
+from shardq.partitions.writes import deal_again
 from shardq.testing import ManualClock
 from tests.servers import Server
 from tests.simulated import ClockedDriver, clocked_client
@@ -299,3 +301,20 @@ def test_who_changes_anything_while_it_is_being_removed_does_so_in_the_others(
     assert tidying.read_many(10) == []
     assert seen == [{TENANTS[1]: 2}, 4, 0, "nightly", True, 1, 4, 0]
     assert numbers(queue) == [0, 1]
+
+
+def test_a_write_without_time_left_is_not_told_that_the_queue_is_gone(clock: ManualClock, queue: Any) -> None:
+    """A partition of its map is gone; the queue is there."""
+    old = queue.state.parts
+    message = compose(queue.state, old.codecs, "x", TENANTS[2])
+    queue.resize(partitions=1)
+    emptied(queue)
+    clock.advance(RETENTION + 2 * SOON)
+    upkept(queue)
+    assert numbers(queue) == [0]
+    missed = [QueueMissing("there is no such partition")]
+    ends = [deal_again(old.whole, old.states[2], [message], [*missed], clock.monotonic() + left) for left in (-1, SOON)]
+    (late,), (written,) = [queue.client.run(each) for each in ends]
+    assert isinstance(late, BackendTimeout)
+    assert isinstance(written, Written)
+    assert [each.message_id for each in queue.read_many(10)] == [written]

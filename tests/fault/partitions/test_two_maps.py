@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from shardq import Client, Message, Queue, UniqueConflict, Written
+from shardq import Client, Message, PartlyWritten, Queue, UniqueConflict, Written
 from shardq.partitions import parts, resize
 from shardq.partitions.homes import home
 from tests.fault.conftest import Open
@@ -19,6 +19,7 @@ from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
 
 BEFORE, AFTER = 3, 6
+SETTINGS: dict[str, Any] = {"partitions": BEFORE, "streams": 4, "streams_per_shard": 2, "visibility_timeout": 600}
 TENANTS = [f"tenant-{number}" for number in range(50)]
 TENANT = next(each for each in TENANTS if 0 != home(each, BEFORE) != home(each, AFTER) != 0)
 """Its home moves, and is never the head, whose epoch tells of a new map by itself."""
@@ -75,7 +76,7 @@ def fresh(server: Server) -> Iterator[OpenQueue]:
             return stack.enter_context(Client.from_url(server.url)).queue("jobs")
 
         with Client.from_url(server.url) as client:
-            client.queue("jobs", partitions=BEFORE, streams=4, streams_per_shard=2, visibility_timeout=600).declare()
+            client.queue("jobs", **SETTINGS).declare()
             client.bind("news", "jobs")
         yield make
 
@@ -237,3 +238,45 @@ def test_who_is_held_is_told_of_a_conflict_with_what_another_has_stored(
     assert told == other.wrote
     (found,) = fresh().read_many(1000)
     assert (found.message_id, found.payload) == (told, "mine" if on_conflict == "replace" else "x")
+
+
+def test_who_knew_an_earlier_queue_of_the_name_is_refused_all_the_same(
+    proxy: Proxy, held: OpenQueue, fresh: OpenQueue
+) -> None:
+    """The maps of the one that was made anew are counted from the beginning."""
+    queue: Any = held()
+    fresh().resize(partitions=AFTER)
+    by_write(fresh(), dedup_key="told")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "MAX_AGE", 0.0)
+        queue.write_many([("x", each) for each in TENANTS])
+        assert queue.state.parts.told == 2
+        fresh().delete(expected=None)
+        fresh().client.queue("jobs", **SETTINGS).declare()
+        by_write_many(queue, dedup_key="another")
+        drain(fresh())
+    key = {"dedup_key": "k"}
+    other = Other(fresh, key)
+    proxy.before_request(WRITE, other)
+    mine = by_write_many(queue, **key)
+    assert (mine, mine.is_new, other.wrote.is_new) == (other.wrote, False, True)
+    other.check(by_write_many)
+
+
+@pytest.mark.parametrize("on_conflict", ["replace", "raise"])
+def test_many_that_are_dealt_again_are_told_of_conflicts_each_for_itself(
+    proxy: Proxy, held: OpenQueue, fresh: OpenQueue, on_conflict: Any
+) -> None:
+    queue, other = held(), Other(fresh, {"unique_key": "k"})
+    proxy.before_request(WRITE, other)
+    mine = [Message("mine", TENANT), Message("mine", TENANT, unique_key="k", on_conflict=on_conflict)]
+    if on_conflict == "raise":
+        with pytest.raises(PartlyWritten) as partly:
+            queue.write_many(mine)
+        first, second = partly.value.results
+        assert isinstance(second, UniqueConflict)
+        assert second.message_id == other.wrote
+    else:
+        first, second = queue.write_many(mine)
+        assert second == other.wrote
+    assert {each.message_id for each in fresh().read_many(1000)} == {first, other.wrote}

@@ -124,6 +124,22 @@ def test_tenants_of_several_partitions_get_the_same_time(works: tuple[float, ...
         assert lead <= (1 + share) * max(works[one], works[other]), (one, other)
 
 
+@pytest.mark.parametrize("levels", [0.4, 1.0, 7.3])
+@pytest.mark.parametrize("flight", [0, 1])
+def test_a_virtual_time_of_more_than_a_level_counts_for_none_in_flight(levels: float, flight: int) -> None:
+    """Many who serve one tenant for months bring it there."""
+    virtual = round(levels * LEVEL)
+    turns = PartitionTurns(2, ManualClock().monotonic)
+    dealt = Counter[int]()
+    for _ in range(20):
+        turns.heard(0, 0, 1, score(flight, dealt[0]) + virtual, virtual)
+        turns.heard(1, 0, 1, score(flight, dealt[1]), 0)
+        (at,) = turns.deal(1)
+        turns.answered(at, 1)
+        dealt[at] += 1
+    assert dealt == {0: 10, 1: 10}
+
+
 def test_a_partition_that_comes_anew_has_no_claim_on_what_the_others_were_served() -> None:
     turns = turns_of((0, 1), (0, 0))
     turns.heard(0, 0, 1, score(0, 100))

@@ -207,7 +207,8 @@ BY_THE_VERB = {
 }
 NO_NUMBERS = {
     "accounts": "a setting", "adopted": "it counts in acked", "assigned": "when shards were assigned",
-    "created": "a time", "epoch": "a nonce", "events": "a position in the journal", "id": "which queue it is",
+    "created": "a time", "epoch": "a nonce", "events": "a position in the journal",
+    "generation": "how many maps of partitions there were", "id": "which queue it is",
     "offset": "where reads go on", "reach": "which streams are assigned", "redriven": "it counts in acked",
     "rules": "settings", "streams": "their lengths are told",
 }  # fmt: skip
