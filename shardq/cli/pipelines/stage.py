@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.output import remark, say
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
 
 
 def pipeline(about: str, examples: str) -> Callable[[Run], Command]:
-    """As `command`, with the options that all pipelines have."""
+    """As `command`, with the options that all pipelines have. What is not installed is said before Redis is asked."""
 
     def decorated(run: Run) -> Command:
-        return command(about, examples, extra="spark")(takes(_add_spark)(run))
+        @wraps(run)
+        def checked(args: Args, shell: Shell) -> int | None:
+            _check_install()
+            return run(args, shell)
+
+        return command(about, examples, extra="spark")(takes(_add_spark)(checked))
 
     return decorated
 
@@ -63,7 +69,6 @@ def connecting(args: Args, shell: Shell) -> dict[str, str]:
 @contextmanager
 def started(name: str, args: Args, shell: Shell) -> Iterator[tuple[SparkSession, PipelineProgress]]:
     """Spark and the progress of the pipeline *name*; its report is printed when all went well."""
-    _check_pandas()
     from pyspark.sql import SparkSession
 
     from shardq.spark.pipelines.report import PipelineProgress, Report
@@ -103,7 +108,7 @@ def _stopped_after(ours: bool) -> Iterator[None]:
             stop()
 
 
-def _check_pandas() -> None:
+def _check_install() -> None:
     """PySpark needs pandas as soon as a function uses Arrow. Its own message does not name the extra of shardq."""
     from shardq.spark import check_install
 

@@ -16,6 +16,7 @@ NAMES = {
     "backports.zstd": "backports.zstd",
     "cronsim": "cronsim",
     "django": "django",
+    "duckdb": "duckdb",
     "google.protobuf": "protobuf",
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
@@ -34,9 +35,8 @@ NAMES = {
 def packages_of(name: str) -> set[str]:
     """Return what an extra brings; the data of time zones is for systems that have none."""
     found = {re.split(r"[<>=;! ]", each, maxsplit=1)[0] for each in PYPROJECT["optional-dependencies"][name]}
-    if "shardq[edge]" in found:
-        found = found - {"shardq[edge]"} | packages_of("edge")
-    return found - {"tzdata"}
+    others = {each for each in found if each.startswith("shardq[")}
+    return found.difference(others, {"tzdata"}).union(*(packages_of(each[7:-1]) for each in others))
 
 
 @pytest.mark.parametrize("name", MODULES)
