@@ -133,8 +133,10 @@ class TableFolder:
         if not path.exists():
             return schema.empty_table()
         done = self.newest().number
-        files = [path] if path.is_file() else sorted(
-            each for each in path.rglob("*.parquet") if _run_of(each.relative_to(self.path)) <= done
+        files = (
+            [path]
+            if path.is_file()
+            else sorted(each for each in path.rglob("*.parquet") if _run_of(each.relative_to(self.path)) <= done)
         )
         return pa.concat_tables([schema.empty_table(), *(_rows_of(each, schema) for each in files)])
 
