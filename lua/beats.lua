@@ -26,8 +26,8 @@ local LARGEST_MINUTE = 16384 -- bytes of a minute's tasks
 -- Returns when a worker was heard, 0 if its row is none.
 local function heard_of(row) return (match(row, '^(%d+)|') or 0) + 0 end
 
--- Says whether a row is of a worker that has left, or of which the journal was told nothing: it said so, or it was given
--- up, or beats without a journal (then the row's time begins with '0').
+-- Says whether a row is of a worker that has left, or that the journal does not have: it said so, or it was given up,
+-- or beats without a journal (then the row's time begins with '0').
 local function has_left(row) return byte(row) == 48 or match(row, '^%d+|(.)') ~= '0' end -- 48 is '0'
 
 -- Notes in the journal that a worker joined ('J') or left ('L'), as its row says. `said_by` is who says so; one that
