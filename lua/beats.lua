@@ -1,6 +1,6 @@
 -- The workers, and what was done in each of the last minutes, as workers say. Its verbs are beat, workers and history.
 --   workers    a worker's id -> "heard|end|slots|busy|...", by the server's clock; what follows only clients read
---              (shardq/protocol/beats.py). '0' before the time: the journal has that it was given up
+--              (shardq/protocol/beats.py). '0' before the time: the journal has it not, or has that it was given up
 --   minutes    'm' and a minute mod 480 -> "minute|workers|slots|busy|...": what the queue had at its begin;
 --              'k' and a minute mod 60 -> "minute|task=done,failed,ms,buckets;...": what was done of each task;
 --              'told' -> "minute|when": who was asked for the numbers of a minute, 0 if they are there
@@ -26,8 +26,8 @@ local LARGEST_MINUTE = 16384 -- bytes of a minute's tasks
 -- Returns when a worker was heard, 0 if its row is none.
 local function heard_of(row) return (match(row, '^(%d+)|') or 0) + 0 end
 
--- Says whether a row is of a worker that has left: it said so, or it was given up (then the row's time begins with
--- '0').
+-- Says whether a row is of a worker that has left, or that the journal does not have: it said so, or it was given up,
+-- or beats without a journal (then the row's time begins with '0').
 local function has_left(row) return byte(row) == 48 or match(row, '^%d+|(.)') ~= '0' end -- 48 is '0'
 
 -- Notes in the journal that a worker joined ('J') or left ('L'), as its row says. `said_by` is who says so; one that
@@ -251,7 +251,8 @@ function verbs.beat(KEYS, ARGV)
   local workers, minutes = KEYS[2], KEYS[3]
   if #ARGV > 2 then call('HLEN', minutes) end -- its type, before the effects
   local before = KEYS[4] and call('HGET', workers, ARGV[1])
-  if call('HSET', workers, ARGV[1], heard .. '|' .. ARGV[2]) == 1 then make_room(KEYS, now, ARGV[1]) end
+  local told = KEYS[4] and '' or '0' -- what the journal is not told of here, the first beat that knows of it tells
+  if call('HSET', workers, ARGV[1], told .. heard .. '|' .. ARGV[2]) == 1 then make_room(KEYS, now, ARGV[1]) end
   if KEYS[4] then tell_change(KEYS, now, ARGV[1], ARGV[2], before) end
   if now % ONE_BEAT_IN == 0 then look_at_some(KEYS, now, ARGV[1]) end
   if #ARGV == 2 then return heard .. '|' .. (cancelled or '') .. '|0' end -- the common case

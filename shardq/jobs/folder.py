@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ TABLES: Final = {"jobs": JOBS, "settings": SETTINGS, "capacity": CAPACITY, "lost
 REWRITTEN: Final = ("open", "present", "state")
 """The tables that each run writes anew. Those of the run before are kept, since somebody may be reading them."""
 DAY: Final = "%Y-%m-%d"
+RUN: Final = re.compile("[0-9]{12}")
+"""The name of the file of a run that is done, without its suffix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,16 @@ class TableFolder:
     def newest(self) -> FolderRun:
         """Return the newest run that is done; one with the number -1 if none is."""
         runs = self.path / "runs"
-        found = max((int(each.stem) for each in runs.glob("*.json") if each.stem.isdecimal()), default=-1)
+        found = max((int(each.stem) for each in runs.glob("*.json") if RUN.fullmatch(each.stem)), default=-1)
         if found < 0:
             if any((self.path / name).exists() for name in TABLES) and not runs.exists():
                 raise ConfigError(f"{self.path} has tables, but no folder runs: it is no folder of jobs, or damaged")
             return FolderRun()
-        return FolderRun.told(found, (runs / f"{found:012d}.json").read_text())
+        path = runs / f"{found:012d}.json"
+        try:
+            return FolderRun.told(found, path.read_text())
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(f"{path} is not what a run says that is done: the folder is damaged") from None
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -126,9 +133,12 @@ class TableFolder:
         if not path.exists():
             return schema.empty_table()
         done = self.newest().number
-        files = [path] if path.is_file() else sorted(each for each in path.rglob("*.parquet") if _run_of(each) <= done)
-        tables = (pq.read_table(each, partitioning=None).select(schema.names).cast(schema) for each in files)
-        return pa.concat_tables([schema.empty_table(), *tables])
+        files = (
+            [path]
+            if path.is_file()
+            else sorted(each for each in path.rglob("*.parquet") if _run_of(each.relative_to(self.path)) <= done)
+        )
+        return pa.concat_tables([schema.empty_table(), *(_rows_of(each, schema) for each in files)])
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -171,7 +181,8 @@ class TableFolder:
         """Remove what earlier runs wrote anew, but for the one before."""
         for name in REWRITTEN:
             for each in (self.path / name).glob("run=*"):
-                if int(each.name.removeprefix("run=")) < number - 1:
+                run = each.name.removeprefix("run=")
+                if RUN.fullmatch(run) and int(run) < number - 1:
                     shutil.rmtree(each, ignore_errors=True)
 
 
@@ -183,7 +194,15 @@ def by_day(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _run_of(path: Path) -> int:
-    return next((int(each[4:]) for each in path.parts if each.startswith("run=")), -1)
+    """Return the number of the run that made a file, by its path in the folder."""
+    return next((int(each[4:]) for each in path.parts if each.startswith("run=") and each[4:].isdecimal()), -1)
+
+
+def _rows_of(path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        return pq.read_table(path, partitioning=None).select(schema.names).cast(schema)
+    except (pa.ArrowException, KeyError) as error:
+        raise ConfigError(f"{path} is no table of jobs, or is damaged: {str(error)[:200]}") from error
 
 
 def _write(table: pa.Table, path: Path) -> None:
@@ -191,4 +210,6 @@ def _write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
     pq.write_table(table, draft, compression="zstd")
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())  # the run that says it is done must not outlive its rows
     draft.rename(path)

@@ -126,7 +126,11 @@ class _Making:
     run: FolderRun
     state: State
     seen: Seen
-    tally: Totals = field(default_factory=Totals)
+    tally: Totals = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count what was open before."""
+        self.tally = Totals(open=len(self.state.open))
 
     def steps(self) -> Iterator[MadeJobs]:
         """What each step adds."""

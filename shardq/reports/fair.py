@@ -51,7 +51,7 @@ def _verdict(unfair: Sequence[Row], pairs: Sequence[Row], tenants: Sequence[Row]
             f"while both waited; {span(worst['bound_s'])} is promised.{more}"
         )
     if not pairs:
-        return "Nothing was to be shared: no two tenants waited at the same time."
+        return "Nothing was shared: at no time was work given to one of two tenants that both waited."
     most = max(pairs, key=lambda row: float(row["ahead_s"]))
     return (
         f"It was fair: of {plural(len(tenants), 'tenant')} that waited none was given more than is promised. "

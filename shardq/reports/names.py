@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+MAX_DIGITS: Final = 9
+"""Digits of a share in per cent, behind the point: what is nearly 100 % is not called so."""
 NO_NAME: Final = "(none)"
 """What stands for a task, plan or tenant that a job has none of."""
 
@@ -23,7 +25,8 @@ def of_queue(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Calla
 def per_cent(share: float) -> str:
     """A share of one as per cent, with as many digits as an objective has.
 
-    >>> per_cent(0.9987), per_cent(1.0), per_cent(0.25)
-    ('99.87 %', '100 %', '25 %')
+    >>> per_cent(0.9987), per_cent(1.0), per_cent(0.25), per_cent(0.99999)
+    ('99.87 %', '100 %', '25 %', '99.999 %')
     """
-    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + " %"
+    digits = next((each for each in range(2, MAX_DIGITS) if round(share, each + 2) != 1.0 or share == 1.0), MAX_DIGITS)
+    return f"{100 * share:.{digits}f}".rstrip("0").rstrip(".") + " %"

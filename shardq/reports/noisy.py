@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from shardq.model.wording import number, share, span
+from shardq.model.wording import number, plural, share, span
 from shardq.reports.names import of_queue
 from shardq.reports.options import Options
 from shardq.reports.pictures import Bar, bars
@@ -48,7 +48,8 @@ def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> s
             return f"What is usual is not known yet: nobody wrote for {DAYS} days before the last one."
         return "Nobody was noisier than usual."
     first = max(noisy, key=lambda row: float(row["seconds"]))
-    more = f" {len(noisy) - 1} more were, too." if len(noisy) > 1 else ""
+    more = plural(len(noisy) - 1, "other was", "others were")
+    more = f" {more}, too." if len(noisy) > 1 else ""
     return (
         f"{of_queue(first, rows)(first['tenant'])} was noisier than usual: {span(first['seconds'])} of work "
         f"in the last day, where {span(first['usual_s'])} is usual.{more}"
@@ -58,7 +59,7 @@ def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> s
 def _remarks(rows: Sequence[Row], new: Sequence[Row]) -> list[str]:
     found = []
     if new and len(new) < len(rows):
-        found.append(f"{len(new)} tenants are too new to say: they came in the last {DAYS} days.")
+        found.append(f"What is usual is not known of {plural(len(new), 'tenant')} that came in the last {DAYS} days.")
     most = max((row["all_times"] for row in rows), default=1.0)
     if most > 1.2:
         found.append(f"All tenants together did {most:.1f} times as much as usual, which counts for nobody.")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+from shardq.errors import ConfigError
 from shardq.extras import extra
 from shardq.reports.errors import NoTables
 from shardq.reports.folder import Files
@@ -66,18 +67,24 @@ class Tables:
 
     def query(self, text: str) -> Sequence[Row]:
         """Run a query on the views."""
-        found = self._link.execute(text)
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        try:
+            found = self._link.execute(text)
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        except duckdb.Error as error:
+            raise ConfigError(f"what is in {self._files.path} is no table of jobs, or is damaged: {error}") from error
 
     def _view(self, name: str, schema: Any, kinds: Sequence[str]) -> None:
         read = [path for kind in kinds for path in self._files.of(kind, self._since if kind == "jobs" else None)]
         columns = ", ".join(filter(None, map(_column, schema)))
-        if read:
-            found = self._link.read_parquet(read, union_by_name=True, hive_partitioning=False)
-        else:
-            found = self._link.from_arrow(schema.empty_table())
-        found.project(columns).create_view(name)
+        try:
+            if read:
+                found = self._link.read_parquet(read, union_by_name=True, hive_partitioning=False)
+            else:
+                found = self._link.from_arrow(schema.empty_table())
+            found.project(columns).create_view(name)
+        except duckdb.Error as error:
+            raise ConfigError(f"what is in {self._files.path} is no table of jobs, or is damaged: {error}") from error
 
     def _spanned(self, since: float | None, until: float | None) -> ReportSpan:
         [seen] = self.query(

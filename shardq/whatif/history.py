@@ -149,7 +149,8 @@ def _ran(row: Row) -> float | None:
     """Return for how long the tries of a job ran in all; how long they were held if nobody told; None: none was."""
     if row["first_at"] is None:
         return None
-    return float(row["held_s"] if row["ran_s"] is None else row["ran_s"])
+    ran = float(row["held_s"] if row["ran_s"] is None else row["ran_s"])
+    return ran if math.isfinite(ran) and ran >= 0 else 0.0  # of a table that something else wrote
 
 
 def _arrival(row: Row, usual: _Usual, since: float) -> Arrival:

@@ -16,7 +16,7 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.jobs import live
-from shardq.jobs.folder import TableFolder, by_day
+from shardq.jobs.folder import FolderRun, TableFolder, by_day
 from shardq.jobs.making import Archived, LiveQueue, make, make_file, settings_if_there
 from shardq.jobs.schema import JOBS
 from shardq.jobs.step import State, advance
@@ -192,3 +192,45 @@ def test_a_queue_without_a_journal_is_told_how_to_begin_one(client: Client, queu
     client.queue(queue_name, streams=4).write(b"x", shard_key="a")
     with pytest.raises(ConfigError, match="journal=1000000 begins one"):
         make(LiveQueue(client, [queue_name]), tmp_path, lambda *_: None)
+
+
+@pytest.mark.parametrize("parent", ["run=7", "run=abc"])
+def test_folders_above_it_may_be_called_as_runs_are(queue: Queue, tmp_path: Path, parent: str) -> None:
+    queue.write(b"", shard_key="a")
+    folder = add(queue, tmp_path / parent / "jobs")
+    assert len(folder.open()) == 1
+    folder = add(queue, tmp_path / parent / "jobs")
+    assert len(folder.open()) == 1
+
+
+def test_a_run_with_nothing_new_says_how_many_jobs_are_open(queue: Queue, tmp_path: Path) -> None:
+    class Nothing:
+        def steps(self, run: FolderRun) -> Iterator[tuple[pa.Table, FolderRun]]:
+            return iter(())
+
+    queue.write(b"", shard_key="a")
+    add(queue, tmp_path / "jobs")
+    assert make(Nothing(), tmp_path / "jobs", lambda *_: None).open == 1
+
+
+def test_a_damaged_folder_is_called_so(queue: Queue, tmp_path: Path) -> None:
+    queue.write(b"", shard_key="a")
+    folder = add(queue, tmp_path / "jobs")
+    [opened] = folder.path.glob("open/*/*.parquet")
+    opened.write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match=r"open\.parquet is no table of jobs, or is damaged"):
+        folder.open()
+    [done] = folder.path.glob("runs/*.json")
+    for text in ("{", "{}", "[]"):
+        done.write_text(text)
+        with pytest.raises(ConfigError, match="the folder is damaged"):
+            folder.newest()
+
+
+def test_files_of_others_beside_those_of_runs_count_for_nothing(queue: Queue, tmp_path: Path) -> None:
+    queue.write(b"", shard_key="a")
+    folder = add(queue, tmp_path / "jobs")
+    (folder.path / "runs" / "5.json").write_text("{")
+    (folder.path / "open" / "run=old").mkdir()
+    assert folder.newest().number == 0
+    assert len(add(queue, folder.path).open()) == 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shardq.errors import ConfigError
 from shardq.reports.catalog import REPORTS, made
 from shardq.reports.errors import NoTables
 from shardq.reports.options import Options
@@ -97,6 +98,12 @@ def test_slo_tells_how_fast_the_budget_burns_in_the_last_hour_six_hours_and_day(
     rows = told_rows("slo", folder, until=BEGIN + 49 * 3600)
     burns = {row["name"]: row["burn_rate"] for row in rows if row["kind"] == "last"}
     assert burns == pytest.approx({"1 h": 50, "6 h": 50 / 6, "1 day": 50 / 24})
+
+
+def test_an_objective_that_is_missed_by_little_is_not_called_met(tmp_path: Path) -> None:
+    jobs = [job("a", at / 1000, wait=0.0 if at else 9.0) for at in range(20_000)]
+    told = made("slo", folder_of(tmp_path, jobs), options=Options(objective=0.99999)).told
+    assert told.verdict.startswith("The objective of 99.999 % is missed: 99.995 % of 20,000 jobs")
 
 
 # --- cost -------------------------------------------------------------------------------------------------------
@@ -213,3 +220,28 @@ def test_a_report_of_a_time_in_which_nothing_happened_says_so(tmp_path: Path, na
     told = made(name, folder, since=BEGIN - 5 * DAY, until=BEGIN - 4 * DAY).told
     assert not told.is_bad
     assert told.verdict
+
+
+def test_cost_has_idle_slots_of_the_last_day_of_many_years(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, [job("a", 0)], capacity=[worker("w", 0, 100, 1)])
+    rows = told_rows("cost", folder, since=BEGIN - 7 * 365 * DAY, until=BEGIN + DAY)
+    [idle] = [row for row in rows if row["ChargeDescription"] == "Idle slots of workers"]
+    assert (idle["ConsumedQuantity"], idle["ChargePeriodStart"]) == (99.0, "2026-11-30T00:00:00Z")
+
+
+def test_fair_does_not_say_that_nobody_waited_at_the_same_time_where_two_did(tmp_path: Path) -> None:
+    jobs = [job(f"t{at % 2}", 0.0, 0.02, wait=0.02 * at) for at in range(200)]
+    told = made("fair", folder_of(tmp_path, jobs)).told
+    assert told.verdict.startswith("It was fair: of 2 tenants that waited none was given more than is promised.")
+    assert {row["kind"] for row in told.rows} == {"pair", "tenant"}
+    nothing = made("fair", folder_of(tmp_path / "stuck", [waiting("a", 0), waiting("b", 1), waiting("a", 9)])).told
+    assert nothing.verdict == "Nothing was shared: at no time was work given to one of two tenants that both waited."
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_of_a_damaged_file_says_so(tmp_path: Path, name: str) -> None:
+    folder = folder_of(tmp_path, [job("a", 0)])
+    [file] = folder.glob("jobs/*/*/*.parquet")
+    file.write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match="is no table of jobs, or is damaged"):
+        made(name, folder)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
+
+import pytest
 
 from shardq.jobs.schema import CAPACITY, JOBS
 from shardq.whatif.history import NOBODY, Arrival, History, Stay, Try, history_of
@@ -91,3 +94,9 @@ def test_workers_are_those_of_which_slots_are_known() -> None:
 
 def test_without_jobs_there_is_no_history() -> None:
     assert history_of("q", [row(written_at=None)], (), ()) is None
+
+
+@pytest.mark.parametrize("ran", [math.nan, math.inf, -5.0])
+def test_what_no_handler_can_have_run_is_not_replayed(ran: float) -> None:
+    """A replay would never end."""
+    assert only(ran_s=ran).ran == 0.0

@@ -76,6 +76,8 @@ def run(args: Args, shell: Shell) -> None:
 
     if args.objective > 100:
         raise UsageError("--objective is a share in percent: at most 100")
+    if args.plot:
+        _check_plot(args.plot)
     history = _history(args)
     alternatives = _alternatives(args, history)
     jobs = len(history.arrivals)
@@ -193,9 +195,15 @@ def _row(each: Projection) -> tuple[str, ...]:
     )
 
 
-def _plot(found: Comparison, args: Args) -> None:
-    from shardq.whatif.picture import FORMATS, save
+def _check_plot(path: Path) -> None:
+    """Refuse what cannot be drawn, or has no extra for it, before anything is replayed."""
+    from shardq.whatif.picture import FORMATS
 
-    if args.plot.suffix.lower() not in FORMATS:
-        raise UsageError(f"--plot writes {' or '.join(FORMATS)}, not {str(args.plot)!r}")
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"--plot writes {' or '.join(FORMATS)}, not {str(path)!r}")
+
+
+def _plot(found: Comparison, args: Args) -> None:
+    from shardq.whatif.picture import save
+
     save(found, args.plot, within=args.within, objective=args.objective / 100)

@@ -10,10 +10,10 @@ WITH days AS (
 ),
 numbers AS (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
   UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9),
-calendar AS ( -- the days of the report, 1,000 at most
+calendar AS ( -- the days of the report, 10,000 at most
   SELECT day FROM (
-    SELECT floor(a.since / 86400) * 86400 + 86400.0 * (x.n + 10 * y.n + 100 * z.n) AS day, a.until
-    FROM asked a CROSS JOIN numbers x CROSS JOIN numbers y CROSS JOIN numbers z
+    SELECT floor(a.since / 86400) * 86400 + 86400.0 * (x.n + 10 * y.n + 100 * z.n + 1000 * w.n) AS day, a.until
+    FROM asked a CROSS JOIN numbers x CROSS JOIN numbers y CROSS JOIN numbers z CROSS JOIN numbers w
   ) AS each_day WHERE day < until
 ),
 stays AS ( -- the slots of a worker are of all of its queues together: each stay counts once, and without a silence at its end

@@ -226,7 +226,7 @@ compared AS ( -- What ran already when the stretch began nobody could take away:
   WINDOW so_far AS (PARTITION BY queue_id, ahead, behind, stretch ORDER BY t)
 ),
 worst AS (
-  SELECT *, row_number() OVER (PARTITION BY queue_id, ahead, behind ORDER BY ahead_s - bound_s DESC, next_t) AS place
+  SELECT *, row_number() OVER (PARTITION BY queue_id, ahead, behind ORDER BY greatest(ahead_s - bound_s, 0.0) DESC, ahead_s DESC, next_t) AS place
   FROM (
     SELECT *, CASE WHEN full_s - full_bound < net_s - net_bound THEN full_s ELSE net_s END AS ahead_s,
       CASE WHEN full_s - full_bound < net_s - net_bound THEN full_bound ELSE net_bound END AS bound_s

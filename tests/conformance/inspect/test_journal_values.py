@@ -161,3 +161,19 @@ def test_an_event_of_an_earlier_version_is_read_beside_later_ones(queue: Queue, 
     queue.read().ack()
     rows = [(each.kind, each.version, each.charged_ms is None) for each in queue.journal().events]
     assert rows == [("written", 2, True), ("acked", 1, True), ("delivered", 2, True), ("acked", 2, False)]
+
+
+def test_a_worker_joins_with_its_first_beat_that_knows_of_the_journal(queue: Queue) -> None:
+    """It beats before it has looked at the queue, and so does one that works when a journal begins."""
+    keys = queue.state.keys
+    for _ in range(2):
+        run(queue, Call.on(keys, "beat", ("w", ROW)))
+    assert told(queue, "joined", "left") == []
+    assert [each.state for each in queue.workers()] == ["working"]
+    for _ in range(2):
+        beat(queue, "w")
+    beat(queue, "w", ENDED)
+    assert [each.kind for each in told(queue, "joined", "left")] == ["joined", "left"]
+    run(queue, Call.on(keys, "beat", ("short", ROW)))
+    beat(queue, "short", ENDED)
+    assert len(told(queue, "joined", "left")) == 2
