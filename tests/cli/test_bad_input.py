@@ -38,7 +38,9 @@ APART = {
     "server doctor": "tests/cli/test_doctor_command.py",
     "topics bind": "a topic may be bound before the queue is declared",
     "edge send": "it sends to a gateway, which tells of it later",
-    **dict.fromkeys(("pipeline archive", "pipeline jobs", "pipeline load", "pipeline redrive"), "it needs Spark: tests/spark"),
+    **dict.fromkeys(
+        ("pipeline archive", "pipeline jobs", "pipeline load", "pipeline redrive"), "it needs Spark: tests/spark"
+    ),
 }
 
 
