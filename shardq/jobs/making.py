@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -44,18 +45,29 @@ class JobsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LiveQueue:
-    """The journals of some queues, as they are now."""
+    """The journals of some queues, as they are now.
+
+    `missing` says of which there was none when the steps came to it: the others are read.
+    """
 
     client: Client
     names: Sequence[str]
+    missing: dict[str, str] = field(default_factory=dict)
 
     def steps(self, run: FolderRun) -> Iterator[tuple[pa.Table, FolderRun]]:
-        """As of `JobsSource`. QueueMissing, ConfigError for a queue without a journal."""
+        """As of `JobsSource`. QueueMissing if there is none of the queues, ConfigError for one without a journal."""
         for name in self.names:
-            points = run.queues.get(name, {}).get("points", [])
-            for events, after, queue_id in live.steps(self.client, name, points):
+            steps = live.steps(self.client, name, run.queues.get(name, {}).get("points", []))
+            try:
+                first = next(steps)
+            except QueueMissing as error:
+                self.missing[name] = str(error)
+                continue
+            for events, after, queue_id in chain([first], steps):
                 run = replace(run, queues={**run.queues, name: {"id": queue_id, "points": after}})
                 yield events, run
+        if self.missing.keys() == {*self.names}:
+            raise QueueMissing("; ".join(self.missing.values()))
 
     def seen(self, name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
         """As of `Seen`; None if the queue is another one by now."""

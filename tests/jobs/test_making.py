@@ -14,7 +14,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, QueueMissing
 from shardq.jobs import live
 from shardq.jobs.folder import FolderRun, TableFolder, by_day
 from shardq.jobs.making import Archived, LiveQueue, make, make_file, settings_if_there
@@ -234,3 +234,13 @@ def test_files_of_others_beside_those_of_runs_count_for_nothing(queue: Queue, tm
     (folder.path / "open" / "run=old").mkdir()
     assert folder.newest().number == 0
     assert len(add(queue, folder.path).open()) == 1
+
+
+def test_a_queue_that_is_gone_leaves_the_others_their_jobs(queue: Queue, tmp_path: Path) -> None:
+    work(queue)
+    source = LiveQueue(queue._client, ["gone", queue.name])
+    made = make(source, tmp_path, lambda *_: None)
+    assert made.jobs == len(TableFolder(tmp_path).table("jobs")) > 0
+    assert [*source.missing] == ["gone"]
+    with pytest.raises(QueueMissing, match="gone"):
+        make(LiveQueue(queue._client, ["gone"]), tmp_path, lambda *_: None)

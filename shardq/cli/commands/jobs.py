@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import UsageError
+from shardq.cli.exits import EXIT_PARTLY, OK, UsageError
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
@@ -34,14 +34,15 @@ EXAMPLES = """  shardq jobs mails --out day.parquet
 @argument("queues", nargs="*", metavar="QUEUE", help="the queues")
 @argument("--out", required=True, type=Path, metavar="PATH", help="a folder, or a file NAME.parquet")
 @flag("archive")
-def run(args: Args, shell: Shell) -> None:
+def run(args: Args, shell: Shell) -> int:
     """Make the jobs, and say how many there are."""
     if not args.queues and args.archive is None:
         raise UsageError("name the queues, or with --archive an archive")
     from shardq.jobs.making import SUFFIX, Archived, JobsSource, LiveQueue, make, make_file, settings_if_there
 
     names = [*dict.fromkeys(args.queues)]
-    source: JobsSource = LiveQueue(shell.client, names) if args.archive is None else Archived(Path(args.archive), names)
+    journals = LiveQueue(shell.client, names)
+    source: JobsSource = journals if args.archive is None else Archived(Path(args.archive), names)
     is_silent = False
 
     def seen(name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
@@ -62,3 +63,6 @@ def run(args: Args, shell: Shell) -> None:
         say(json_line(made._asdict()))
     else:
         say(facts([(name, f"{count:,}") for name, count in made._asdict().items()]))
+    for why in journals.missing.values():
+        remark(why)
+    return EXIT_PARTLY if journals.missing else OK
