@@ -1,7 +1,7 @@
 """Ten kinds of hours, recorded and replayed under other settings: as the queue itself comes out under each of them.
 
-What is true is a median of three runs, and so is what a replay tells: the ids of leases are drawn by chance, so that a
-p99 of 1,400 jobs differs by up to a tenth from one run of the queue to the next.
+What is true is what the queue itself gave in three runs: the ids of leases are drawn by chance, so that a p99 of 1,400
+What is true is what the queue itself gave in three runs: ids of leases are drawn by chance, so that a p99 of 1,400
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.whatif.truth import BEGAN, Driver, Way, Work
 
 RUNS: Final = 3
 SHARE: Final = 0.1
-"""A p99 is right within a tenth ..."""
+"""A p99 is right within a tenth of what was seen ..."""
 SECONDS: Final = 0.5
 """... or a small part of the shortest job: what nearly nobody waits for is decided by chance."""
 
@@ -86,19 +86,21 @@ def test_an_hour_comes_out_as_the_queue_itself_under_each_setting(
 ) -> None:
     kept = hour(kind)
     history = recorded(kept.works, kept.was, moved, tmp_path)
-    truths: dict[str, float] = {}
+    seen: dict[str, list[float]] = {}
     told: dict[str, float] = {}
     for name, way in {"was": kept.was, **kept.others}.items():
-        truths[name] = median(truth_of(kept.works, way, moved) for _ in range(RUNS))
+        seen[name] = [truth_of(kept.works, way, moved) for _ in range(RUNS)]
         outcomes = [
             outcome_of(name, history, replayed(history, otherwise(name, kept.was, way), moved), 1.0)
             for _ in range(RUNS)
         ]
         assert [each.never for each in outcomes] == [0] * RUNS
         told[name] = median(each.all.p99 or 0.0 for each in outcomes)
-    for name, truth in truths.items():
-        assert told[name] == pytest.approx(truth, rel=SHARE, abs=SECONDS), (kind, truths, told)
+    for name, found in seen.items():
+        low, high = min(found) * (1 - SHARE) - SECONDS, max(found) * (1 + SHARE) + SECONDS
+        assert low <= told[name] <= high, (kind, seen, told)
+    truths = {name: median(found) for name, found in seen.items()}
     for one, other in permutations(truths, 2):
         if truths[one] > truths[other] * (1 + 2 * SHARE) + 2 * SECONDS:  # else they are hardly apart
-            assert told[one] > told[other], (kind, truths, told)
+            assert told[one] > told[other], (kind, seen, told)
     print(kind, *(f"{name}: {truths[name]:.2f} {told[name]:.2f};" for name in truths))
