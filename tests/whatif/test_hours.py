@@ -1,7 +1,7 @@
 """Ten kinds of hours, recorded and replayed under other settings: as the queue itself comes out under each of them.
 
 What is true is what the queue itself gave in three runs: the ids of leases are drawn by chance, so that a p99 of 1,400
-What is true is what the queue itself gave in three runs: ids of leases are drawn by chance, so that a p99 of 1,400
+jobs differs from one run of the queue to the next, by a quarter in some kinds. A replay tells a median of three.
 """
 
 from __future__ import annotations
