@@ -336,7 +336,7 @@ class PartedDelivery(LeasedDelivery):
         parts, state = self._queue.parts, self._queue.state
         took = self.took if self._cost is None else self._cost
         if state.config.fair == "messages":
-            return
+            took = 0.0
         if took is None:
             took = state.clock.monotonic() - self.work.since
         with parts.lock:

@@ -175,7 +175,13 @@ class PartitionTurns:
         turn.asked = max(0, turn.asked - count)
 
     def settled(self, partition: int, took: float) -> None:
-        """Note that messages were settled, the work on which took *took* seconds together: turns change by that."""
+        """Note that a message was settled, the work on which took *took* seconds: turns change by that.
+
+        It may have been one of those in flight by which the first one that waits there was put behind others. A read
+        that takes it for that tells what is true.
+        """
+        turn = self._of(partition)
+        turn.level = max(0, turn.level - 1)
         if took >= FRESH_SECONDS:
             self._worked += took
             self.forget(partition)
