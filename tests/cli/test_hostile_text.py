@@ -69,7 +69,11 @@ APART = (
     | dict.fromkeys(
         ("topics list", "topics route"), "no pattern or name of a queue can be hostile; others' entries are ignored"
     )
-    | {"partitions": "it shows numbers alone"}
+    | dict.fromkeys(("jobs", "partitions"), "it shows numbers alone")
+    | dict.fromkeys(
+        ("report cost", "report fair", "report noisy", "report slo", "report used", "what-if"),
+        "it shows a folder of jobs: tests/reports/test_pages.py, tests/cli/test_what_if_command.py",
+    )
     | dict.fromkeys(
         ("server acl", "server doctor", "serve token", "server lua", "server size"), "it shows nothing of messages"
     )

@@ -84,8 +84,10 @@ def test_there_is_an_environment_for_the_core_each_extra_and_each_other_line() -
         "edge",
         "embedded",
         "gateway",
+        "jobs",
         "otel",
         "plan",
+        "reports",
         "scaler",
         "spark",
     }

@@ -44,7 +44,8 @@ UNCOUNTED = {
     "vanished": "nobody deletes entries in a walk: it is 0",
 }
 NO_COUNTERS = {
-    "accounts", "assigned", "created", "epoch", "events", "id", "offset", "reach", "rules", "streams", "wanted",
+    "accounts", "assigned", "created", "epoch", "events", "generation", "id", "offset", "reach", "rules", "streams",
+    "wanted",
 }  # fmt: skip
 """What else is told of a queue by its state."""
 

@@ -80,7 +80,10 @@ CHANGES: dict[str, tuple[str, Act, Act, Act]] = {
 
 
 def test_each_function_that_moves_the_epoch_comes_late() -> None:
-    apart = {"purge": "what it removes is another matter: see below"}
+    apart = {
+        "purge": "what it removes is another matter: see below",
+        "knows": "an older map moves nothing: tests/conformance/queue/test_same_twice.py",
+    }
     assert differences({function for function, *_ in CHANGES.values()}, moves_of_the_epoch(), apart) == []
 
 

@@ -29,6 +29,7 @@ CHANGES: dict[str, Act] = {
 """By the function that moves the epoch."""
 
 APART = {
+    "knows": "it tells of a map: the epoch alone is lost, and the next client that goes by that map tells it again",
     "purge": "it is what follows, below",
     "shrink": "it takes away streams that are empty",
 }
