@@ -226,7 +226,9 @@ compared AS ( -- What ran already when the stretch began nobody could take away:
   WINDOW so_far AS (PARTITION BY queue_id, ahead, behind, stretch ORDER BY t)
 ),
 worst AS (
-  SELECT *, row_number() OVER (PARTITION BY queue_id, ahead, behind ORDER BY greatest(ahead_s - bound_s, 0.0) DESC, ahead_s DESC, next_t) AS place
+  SELECT *, row_number() OVER ( -- to the µs: equal ones differ by how they were added up
+    PARTITION BY queue_id, ahead, behind ORDER BY round(greatest(ahead_s - bound_s, 0.0), 6) DESC, round(ahead_s, 6) DESC, next_t
+  ) AS place
   FROM (
     SELECT *, CASE WHEN full_s - full_bound < net_s - net_bound THEN full_s ELSE net_s END AS ahead_s,
       CASE WHEN full_s - full_bound < net_s - net_bound THEN full_bound ELSE net_bound END AS bound_s
