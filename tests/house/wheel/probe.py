@@ -101,12 +101,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def with_those_inside(extras: Sequence[str]) -> set[str]:
-    """The *extras* and those that they consist of."""
-    inside = {}
+    """The *extras* and those whose packages they all bring."""
+    packages: dict[str, set[str]] = {}
     for line in importlib.metadata.requires("shardq") or ():
-        if made_of := re.match(r"shardq\[([\w,]+)\].*extra == ['\"](\w+)['\"]", line):
-            inside[made_of[2]] = made_of[1].split(",")
-    return {*extras, *(name for each in extras for name in inside.get(each, ()))}
+        if brought := re.match(r"([^;]+);.*extra == ['\"](\w+)['\"]", line):
+            packages.setdefault(brought[2], set()).add(brought[1])
+    return {*extras, *(name for each in extras for name, own in packages.items() if own <= packages.get(each, set()))}
 
 
 # --- modules ---------------------------------------------------------------------------------------------------
