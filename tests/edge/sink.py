@@ -32,7 +32,7 @@ class Sink:
     """What came, and what to do with it. `doubled` came again after the producer had said that it would not.
 
     With `most_prefix` it remembers prefixes of so many bytes, those of the last call. `named` has the number of the
-    prefix of each batch, 0 for none.
+    prefix of each batch, 0 for none; `unknown` counts those that named one which it does not have.
 
     With `batches`, it says that it takes so many messages in one; without, it is an older gateway, which knows none.
     `requests` has each message of a batch by itself, `sizes` how many each request had, as long as it was.
@@ -50,6 +50,7 @@ class Sink:
     parts: dict[int, bytes] = field(default_factory=dict)
     end: int = 0
     named: list[int] = field(default_factory=list)
+    unknown: int = 0
     requests: list[Any] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -79,6 +80,7 @@ class Sink:
                 continue
             self.lengths.append(request.ByteSize())
             if request.batch.prefix and request.batch.prefix not in self.prefixes:
+                self.unknown += 1
                 yield self.news(dropped=ids_in(request.batch.ids, self.batches))
                 continue
             messages = self.taken_apart(request)

@@ -59,11 +59,12 @@ def test_frames_are_made_with_what_was_sent_before(sink: Sink, edge: Edge, rng: 
     payloads = words(rng, 4000)
     sent(edge, payloads[:1000])
     eventually(lambda: edge._delivering._prefixes.use, 30)
-    before = len(sink.lengths)
+    before, earlier = len(sink.lengths), len(sink.requests)
     sent(edge, payloads[1000:])
     assert arrived(sink) == payloads
-    assert len(sink.requests) == len(payloads), "none went twice"
-    assert sum(sink.lengths[before:]) < 0.5 * 3_000_000, "of random bytes, which no frame makes smaller alone"
+    assert sink.unknown == 0, "each frame could be read"
+    came = [len(sink.payload(each)) for each in sink.requests[earlier:]]  # more than once where an ack was late
+    assert sum(sink.lengths[before:]) < 0.5 * sum(came), "of random bytes, which no frame makes smaller alone"
     assert max(sink.named) > 1, "a new one takes the place of the one before"
 
 
@@ -85,7 +86,7 @@ def test_a_gateway_that_never_has_room_gets_frames_without(sink: Sink, edge: Edg
     payloads = words(rng, 3000)
     sent(edge, payloads)
     assert arrived(sink) == [*payloads, b"first"]
-    assert len(sink.requests) == 3001
+    assert sink.unknown == 0
     assert set(sink.named) == {0}
 
 
