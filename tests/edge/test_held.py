@@ -175,7 +175,8 @@ def test_a_process_that_is_killed_while_it_releases_leaves_the_rest_held(
     sink.act, sink.requests[:] = lambda request, number: "ack", []
     edge = made()
     edge.flush(60)
-    assert len(sink.stored) == len(sink.requests) == 1000
+    late = edge.status().delivery.again  # a busy machine's acks may be late
+    assert (len(sink.stored), len(sink.requests)) == (1000, 1000 + late)
     assert edge.status().spool.held == 0
 
 
