@@ -97,7 +97,7 @@ def _work(running: Running, seconds_to_wait: float | None) -> Op[None]:
     try:
         yield from actions.work(running, seconds_to_wait)
     except QueueMissing:
-        parts: Parts | None = running.state.whole and running.state.whole.parts
+        parts: Parts | None = running.state.whole.parts if running.state.whole else None
         if parts is None or running.state.number < parts.map.written:
             raise
         running.is_over = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -25,6 +25,11 @@ def late_threads() -> int:
     return sum(1 for each in threading.enumerate() if each.name == "shardq-late")
 
 
+def left_alone(reading: Future[Any]) -> None:
+    """Wait until the calls of a read are late, or it is over."""
+    eventually(lambda: late_threads() == PARTITIONS or reading.done(), SOON)
+
+
 def test_what_comes_late_from_one_node_is_delivered_once(server: Server, queue_name: str) -> None:
     """An error in a thread fails this test, too."""
     with Client.from_url(server.url) as client, ThreadPoolExecutor(1) as pool:
@@ -37,7 +42,7 @@ def test_what_comes_late_from_one_node_is_delivered_once(server: Server, queue_n
             server.pause()
             try:
                 reading = pool.submit(queue.read_many, PARTITIONS)
-                eventually(lambda: late_threads() == PARTITIONS or reading.done(), SOON)
+                left_alone(reading)
             finally:
                 server.resume()
             found += reading.result(SOON)
