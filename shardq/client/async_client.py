@@ -76,9 +76,10 @@ class AsyncClient(AsyncBaseClient):
     def queue_of(self, state: QueueState) -> AsyncQueue:
         """Return the queue of this *state*. For the parts of shardq that use a client."""
         queue = (AsyncQueue if state.streams else AsyncUntoldQueue)(self, state)
-        if is_parted(state.requested.partitions) or is_parted(state.config.partitions):
-            queue._spread()
-        state.faces.add(queue)
+        with self._lock:  # another thread may learn of partitions: by then this one is among the faces, or sees them
+            if is_parted(state.requested.partitions) or is_parted(state.config.partitions):
+                queue._spread()
+            state.faces.add(queue)
         return queue
 
     async def queues(self, *, timeout: float | None = None) -> list[str]:

@@ -290,7 +290,9 @@ class BaseClient:
         from shardq.partitions.parts import learn  # few programs have any
 
         learn(state, self.state_of_part, self.codecs, self._run_in_background)
-        for queue in [*state.faces]:
+        with self._lock:  # another thread may make a queue
+            faces = [*state.faces]
+        for queue in faces:
             queue._spread()
 
     def _run_in_background(self, op: Op[Any]) -> None:

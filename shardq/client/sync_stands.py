@@ -90,8 +90,9 @@ class Stands:
         with self._lock:
             self._parts = parts
             if self._pid == os.getpid() and not self._is_over:
-                for visibility in {each.visibility for each in self._waiting}:
-                    self._stand_everywhere(visibility)
+                with suppress(RuntimeError):  # no room for another thread: who waits next says so
+                    for visibility in {each.visibility for each in self._waiting}:
+                        self._stand_everywhere(visibility)
 
     def _stand_everywhere(self, visibility: float | None) -> None:
         for number in range(len(self._parts.states)):
@@ -119,7 +120,10 @@ class Stands:
 
     def aside(self, op: Op[None]) -> None:
         """Run *op* in a thread of its own, until the client is closed."""
-        threading.Thread(target=self._run_aside, args=(op,), name="shardq-late", daemon=True).start()
+        try:
+            threading.Thread(target=self._run_aside, args=(op,), name="shardq-late", daemon=True).start()
+        except RuntimeError:  # no room for another thread, or the program ends: the reader does it
+            self._run_aside(op)
 
     def _run_aside(self, op: Op[None]) -> None:
         with suppress(ShardqError):  # the client was closed
@@ -136,8 +140,8 @@ class Stands:
         self._run_back(HeldMessages(number, None, rows))
 
     def _run_back(self, held: HeldMessages) -> None:
-        state = self._parts.at(held.number)
         with suppress(ShardqError):
+            state = self._parts.at(held.number)
             self._client._driver.run(give_back(state, held.rows, state.until()))
 
     def recall(self, thread: int) -> None:

@@ -378,10 +378,16 @@ class Driver:
 
 
 class Begun:
-    """An exchange that was sent, whose server may be silent for `limit` seconds."""
+    """An exchange that was sent, whose server may be silent for `limit` seconds.
+
+    Calls of several queues may have gone to one node by it. Once it is late, each of them goes on in a thread of its
+    own: so whoever comes first gathers the answers, for all.
+    """
 
     def __init__(self, asked: AskedLink, limit: float) -> None:
         self.asked, self._limit = asked, limit
+        self._lock = threading.Lock()
+        self._ended: list[Any] | Exception | None = None
 
     def comes(self, seconds: float) -> bool:
         """Return whether an answer has begun to come after *seconds* at most."""
@@ -389,7 +395,15 @@ class Begun:
 
     def answers(self) -> list[Any]:
         """Return the answers, or raise the failure."""
-        return self.asked.answers(self._limit)
+        with self._lock:
+            if self._ended is None:
+                try:
+                    self._ended = self.asked.answers(self._limit)
+                except Exception as failure:  # noqa: BLE001 (each that asks gets it)
+                    self._ended = failure
+        if isinstance(self._ended, Exception):
+            raise self._ended
+        return self._ended
 
 
 class SideConnection:

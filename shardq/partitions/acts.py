@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from shardq.arguments import whole
-from shardq.errors import ConfigError, ShardqError
+from shardq.errors import ConfigError, QueueMissing, ShardqError
 from shardq.model import ActionStatus, Where
 from shardq.model.action import ActionKind
 from shardq.ops.operate import actions, counting
@@ -88,8 +88,19 @@ def take_over(parts: Parts, action_id: str, timeout: float | None, how: str = "t
 
 def work(running: Sequence[Running], seconds_to_wait: float | None) -> Op[ActionStatus]:
     """Work on an action in all partitions until it is over, or for so many seconds. Return how it is then."""
-    all_of((yield from run_together([actions.work(each, seconds_to_wait) for each in running])))
+    all_of((yield from run_together([_work(each, seconds_to_wait) for each in running])))
     return (yield from status(running, None))
+
+
+def _work(running: Running, seconds_to_wait: float | None) -> Op[None]:
+    """Work on it in one partition. It is over in one that was drained, and is not there any more."""
+    try:
+        yield from actions.work(running, seconds_to_wait)
+    except QueueMissing:
+        parts: Parts | None = running.state.whole.parts if running.state.whole else None
+        if parts is None or running.state.number < parts.map.written:
+            raise
+        running.is_over = True
 
 
 def status(running: Sequence[Running], timeout: float | None) -> Op[ActionStatus]:

@@ -38,7 +38,8 @@ class Away:
     @property
     def failure(self) -> BackendError | None:
         """What went wrong if all partitions have failed."""
-        return next(iter(self._failed.values()))[0] if len(self._failed) == self._partitions else None
+        failed = [*self._failed.values()]  # at once: another thread may hear of one meanwhile
+        return failed[0][0] if len(failed) == self._partitions else None
 
     def late(self, number: int) -> None:
         """Note that a call is late. `ended` says how it ends."""
@@ -47,14 +48,17 @@ class Away:
 
     def ended(self, number: int, outcome: object) -> None:
         """Note the result, or the error, of a call that was late."""
-        self._late[number] -= 1
-        if not self._late[number]:
-            del self._late[number]
+        left = self._late.pop(number, 0) - 1
+        if left > 0:
+            self._late[number] = left
         self.heard(number, outcome)
 
     def heard(self, number: int, outcome: object) -> None:
-        """Note what a call ended with: a `BackendError` says that the partition does not answer."""
-        if isinstance(outcome, BackendError):
+        """Note what a call ended with: a `BackendError` says that the partition does not answer.
+
+        What is told of one that has left counts for nothing: nobody could probe it.
+        """
+        if isinstance(outcome, BackendError) and number < self._partitions:
             _, _, pause = self._failed.get(number, (None, 0.0, FIRST_RETRY / 2))
             pause = min(MAX_RETRY, 2 * pause)
             self._failed[number] = (outcome, self._now() + pause, pause)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 
-from shardq.errors import BackendTimeout, ShardqError
+from shardq.errors import BackendError, BackendTimeout, ShardqError
 from shardq.model import Received
 from shardq.ops.queue.outcome import ignore_failure, outcome_of
 from shardq.ops.queue.state import QueueState
@@ -41,7 +42,8 @@ class HeldMessages(msgspec.Struct):
 
 def bring(parts: Parts, number: int, left: Left, visibility: float | None, offer: Offer) -> Op[None]:
     """End a read or a glance that is late. Give away what it brings, and back what nobody wanted for a while."""
-    found = yield from outcome_of(go_on(left))
+    with _mistakes_told(parts, number, parts.away.ended):
+        found = yield from outcome_of(go_on(left))
     with parts.lock:
         parts.away.ended(number, found)
         note(parts, number, found)
@@ -59,10 +61,22 @@ def bring(parts: Parts, number: int, left: Left, visibility: float | None, offer
 def probe(parts: Parts, number: int) -> Op[None]:
     """Look whether a partition answers again."""
     state = parts.states[number]
-    found = yield from outcome_of(glance(state, state.clock.monotonic() + PROBE))
+    with _mistakes_told(parts, number, parts.away.heard):
+        found = yield from outcome_of(glance(state, state.clock.monotonic() + PROBE))
     with parts.lock:
         parts.away.heard(number, found)
         note(parts, number, found)
+
+
+@contextmanager
+def _mistakes_told(parts: Parts, number: int, tell: Callable[[int, object], None]) -> Iterator[None]:
+    """Tell of a mistake as of a partition that failed: it is probed, and not left out of reads for ever."""
+    try:
+        yield
+    except Exception as mistake:
+        with parts.lock:
+            tell(number, BackendError(f"a call that was late failed by {type(mistake).__name__}: {mistake}"))
+        raise
 
 
 def silent(states: Sequence[QueueState], until: float) -> Op[list[int]]:

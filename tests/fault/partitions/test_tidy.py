@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from shardq.ops.queue.steps import Call, Step
 from shardq.ops.schedules import stored
 from shardq.ops.write.outgoing import compose
 from shardq.partitions.homes import home
-from shardq.partitions.tidy import LOOK_INTERVAL, RETENTION
+from shardq.partitions.tidy import LOOK_INTERVAL, RETENTION, tidy
 from shardq.partitions.writes import deal_again
 from shardq.testing import ManualClock
 from tests.servers import Server
@@ -301,6 +301,27 @@ def test_who_changes_anything_while_it_is_being_removed_does_so_in_the_others(
     assert tidying.read_many(10) == []
     assert seen == [{TENANTS[1]: 2}, 4, 0, "nightly", True, 1, 4, 0]
     assert numbers(queue) == [0, 1]
+
+
+def test_an_action_goes_on_in_the_others_when_a_partition_is_removed(
+    open_client: OpenClient, clock: ManualClock, queue: Queue
+) -> None:
+    """Whoever has begun it, and who takes it over by a map that is old by then."""
+    queue.resize(partitions=2)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    queue.write_many([(n, TENANTS[n % 2]) for n in range(4)])
+    tidying, looking = [cast("Any", open_client()[0].queue(queue.name)) for _ in range(2)]
+    assert tidying.len() == looking.len() == 4
+    action, layer = looking.cancel(Where(state="waiting"), rate=10), looking.state.parts
+    tidying.client.run(tidy(tidying.state.parts))
+    assert numbers(tidying) == [0, 1]
+    assert (action.wait(0).state, action.status().state) == ("running", "running")
+    clock.advance(SOON)  # nobody has worked on it for so long
+    looking.state.parts = layer
+    taken = looking.take_over(action.id)
+    assert (taken.wait().state, taken.left, taken.stop().done) == ("done", 0, 4)
+    assert queue.len() == 0
 
 
 def test_a_write_without_time_left_is_not_told_that_the_queue_is_gone(clock: ManualClock, queue: Any) -> None:

@@ -240,6 +240,28 @@ def test_who_is_held_is_told_of_a_conflict_with_what_another_has_stored(
     assert (found.message_id, found.payload) == (told, "mine" if on_conflict == "replace" else "x")
 
 
+@pytest.mark.parametrize("is_resized", [False, True], ids=["the-old-map", "the-new-map"])
+def test_what_would_replace_a_message_in_flight_that_is_acked_meanwhile_is_stored_once(
+    proxy: Proxy, held: OpenQueue, fresh: OpenQueue, is_resized: bool
+) -> None:
+    """The first call is told who is being worked on, and the second may take the key from that one: nobody has it."""
+    by_write(fresh(), unique_key="k")
+    (worked_on,) = fresh().read_many(9)
+    if is_resized:
+        fresh().resize(partitions=AFTER)
+    queue, other = held(), Other(fresh, {"unique_key": "k"})
+
+    def act() -> None:
+        worked_on.ack()
+        other()
+
+    proxy.before_request(WRITE, act, skip=1)
+    told = queue.write("mine", shard_key=TENANT, unique_key="k", on_conflict="replace")
+    assert (told, told.is_new) == (other.wrote, False)
+    (found,) = fresh().read_many(1000)
+    assert (found.message_id, found.payload) == (told, "mine")
+
+
 def test_who_knew_an_earlier_queue_of_the_name_is_refused_all_the_same(
     proxy: Proxy, held: OpenQueue, fresh: OpenQueue
 ) -> None:

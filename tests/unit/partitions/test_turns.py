@@ -9,6 +9,8 @@ import pytest
 from shardq.partitions.turns import (
     BESIDE_QUIET,
     FRESH_SECONDS,
+    GLANCES_A_MESSAGE,
+    GLANCES_A_SECOND,
     LEVEL,
     LOOK_AFTER,
     LOOK_AFTER_MESSAGES,
@@ -240,6 +242,79 @@ def test_quiet_messages_are_looked_for_again_where_they_would_bring_more_of_who_
     turns.heard(1, 1, 1, score(0, 0))
     clock.advance(2 * SURE)
     assert turns.to_glance() == [], "nobody there is ahead"
+
+
+@pytest.mark.parametrize("took", [0.001, 0.010, 0.050, 0.5])
+def test_a_job_takes_few_looks_however_many_partitions_there_are(took: float) -> None:
+    """Each is looked at after as many messages as there are partitions, and those before that come next."""
+    clock, partitions, rounds = ManualClock(), 30, 90
+    turns = turns_of(*[(0, 5)] * partitions, clock=clock)
+    heard, looks = dict.fromkeys(range(partitions), 0), 0
+    for at in range(rounds):
+        looked = turns.to_glance()
+        looks += len(looked)
+        if looked and at:
+            following = min(range(partitions), key=turns._order)
+            assert following in looked or turns._turns[following].heard_at > clock.monotonic() - FRESH_SECONDS
+        for each in looked:
+            turns.heard(each, 0, 5, score(0, at % 7))
+        (number,) = turns.deal(1)
+        turns.answered(number, 1)
+        turns.heard(number, 0, 5, score(1, at % 7))
+        heard |= dict.fromkeys([*looked, number], at)
+        assert at - min(heard.values()) <= partitions + LOOK_AFTER_MESSAGES
+        clock.advance(took)
+        turns.settled(number, took)
+    assert looks <= partitions + rounds * (GLANCES_A_MESSAGE + GLANCES_A_SECOND * took)
+
+
+def test_few_partitions_are_all_looked_at_before_long_work() -> None:
+    clock = ManualClock()
+    turns = turns_of((0, 5), (0, 5), (0, 5), (0, 0), clock=clock)
+    for _ in range(20):
+        clock.advance(LOOK_AFTER_WORK)
+        assert turns.to_glance() == [0, 1, 2, 3]
+        for at in range(4):
+            turns.heard(at, 0, 5 * (at < 3))
+        (number,) = turns.deal(1)
+        turns.answered(number, 1)
+        turns.settled(number, LOOK_AFTER_WORK)
+
+
+def test_what_is_settled_is_in_flight_no_more_until_a_read_says_what_is_true() -> None:
+    turns = turns_of((0, 1), (0, 1))
+    turns.heard(0, 0, 1, score(2, 0))
+    turns.heard(1, 0, 1, score(1, 5))
+    turns.settled(0, 0.0)
+    assert turns.deal(1) == {0: 1}, "as many are in flight in both, and its first has received less"
+    turns.answered(0, 1)
+    turns.heard(0, 0, 1, score(2, 0))
+    assert turns.deal(1) == {1: 1}, "it was another's that was settled"
+    for _ in range(9):
+        turns.settled(0, 0.0)
+    turns.settled(7, 0.0)
+    assert turns._turns[0].level == 0
+
+
+@pytest.mark.parametrize("settled", [1, 3, 20])
+def test_a_wrong_guess_of_what_is_in_flight_starves_nobody(settled: int) -> None:
+    """In each of two partitions one waits. Others' messages come and go in the first, and count as the one's there.
+
+    So it may get one message before its turn, whose read says what is true.
+    """
+    turns, flight, dealt = turns_of((0, 1), (0, 1)), [1, 1], [0, 0]
+    for _ in range(200):
+        for at in range(2):
+            turns.heard(at, 0, 1, score(flight[at], dealt[at]))
+        for _ in range(settled):
+            turns.settled(0, 0.0)
+        for _ in range(4):
+            (at,) = turns.deal(1)
+            turns.answered(at, 1)
+            dealt[at], flight[at] = dealt[at] + 1, flight[at] + 1
+            turns.heard(at, 0, 1, score(flight[at], dealt[at]))
+            assert abs(dealt[0] - dealt[1]) <= 2
+        flight = [1, 1]
 
 
 def test_who_has_not_been_heard_is_known() -> None:
