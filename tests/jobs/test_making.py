@@ -241,6 +241,6 @@ def test_a_queue_that_is_gone_leaves_the_others_their_jobs(queue: Queue, tmp_pat
     source = LiveQueue(queue._client, ["gone", queue.name])
     made = make(source, tmp_path, lambda *_: None)
     assert made.jobs == len(TableFolder(tmp_path).table("jobs")) > 0
-    assert [*source.missing] == ["gone"]
+    assert [*source.queues.missing] == ["gone"]
     with pytest.raises(QueueMissing, match="gone"):
         make(LiveQueue(queue._client, ["gone"]), tmp_path, lambda *_: None)

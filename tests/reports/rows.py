@@ -12,8 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardq.jobs.folder import FolderRun, run_name
+from shardq.jobs.folder import FolderRun
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
+from shardq.jobs.tables import run_name
 
 Row = Mapping[str, Any]
 

@@ -24,7 +24,7 @@ from shardq.whatif.history import History, Stay
 from shardq.whatif.outcome import outcome_of, waits_of
 from shardq.whatif.replay import replayed
 from shardq.whatif.server import MovedServer
-from shardq.whatif.tables import read_history
+from shardq.whatif.tables import recorded as recorded_tables
 from tests.whatif.kinds import KINDS, hour
 from tests.whatif.truth import BEGAN, Driver, Way, Work
 
@@ -56,7 +56,7 @@ def recorded(works: Sequence[Work], way: Way, moved: MovedServer, path: Path) ->
     with client:
         Driver(works, way, client, clock).run()
         make(LiveQueue(client, ["q"]), path, partial(settings_if_there, client))
-    history = read_history(path, "q")
+    history = recorded_tables(path).history("q")
     assert history is not None
     return replace(
         history,

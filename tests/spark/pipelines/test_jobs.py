@@ -11,6 +11,7 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from shardq.jobs.folder import TableFolder
+from shardq.jobs.gone import RunQueues
 from shardq.jobs.making import Archived, LiveQueue, make, settings_if_there
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.jobs import JobsFolder, add, archived_batch, live_batches
@@ -42,7 +43,7 @@ class Both:
     def run(self, most: int = ALL) -> None:
         make(LiveQueue(self.client, [self.name]), self.plain, self.seen)
         folder = JobsFolder(self.spark, str(self.ours))
-        for batch in live_batches(self.spark, {"url": self.url}, [self.name], folder.newest(), most):
+        for batch in live_batches(self.spark, {"url": self.url}, RunQueues([self.name]), folder.newest(), most):
             add(folder, batch, self.seen)
 
     def check(self) -> int:
