@@ -114,6 +114,16 @@ def rows_of(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None)
     return found
 
 
+def check_names(path: Path, schema: pa.Schema) -> None:
+    """ConfigError if a file lacks a column of *schema*, or is none of Parquet."""
+    try:
+        lacking = {*schema.names} - {*pq.read_schema(path).names}
+    except pa.ArrowException as error:
+        raise ConfigError(f"{path} is no table of jobs, or is damaged: {in_a_line(error)}") from error
+    if lacking:
+        raise ConfigError(f"{path} is no table of jobs, or is damaged: it has no column {min(lacking)}")
+
+
 def in_a_line(error: Exception) -> str:
     """Return what an error of another library says, in one line of some words."""
     return " ".join(str(error).split())[:MAX_SHOWN]

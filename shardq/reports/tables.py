@@ -22,7 +22,7 @@ with extra("reports", "a report"):
     import pyarrow
 
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
-from shardq.jobs.tables import LAST_US
+from shardq.jobs.tables import LAST_US, check_names
 
 Row = Mapping[str, Any]
 
@@ -31,6 +31,7 @@ RENAMED: Final = {"at": "set_at", "key": "named"}
 LEFT_OUT: Final = frozenset({"values"})
 """Columns that are in no view."""
 MAX_NUMBER: Final = 1e15
+"""No seconds or weights are more; what is added up stays finite."""
 TIMES: Final = "TIMESTAMPTZ"
 TYPES: Final = {
     "string": "VARCHAR", "bool": "BOOLEAN", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE",
@@ -98,6 +99,8 @@ class Tables:
     def _view(self, name: str, schema: Any, kinds: Sequence[str]) -> None:
         read = [path for kind in kinds for path in self._files.of(kind, self._since if kind == "jobs" else None)]
         columns = ", ".join(filter(None, map(_column, schema)))
+        for each in read:
+            check_names(Path(each), schema)
         try:
             if read:
                 found = self._link.read_parquet(read, union_by_name=True, hive_partitioning=False)

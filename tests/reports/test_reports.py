@@ -245,3 +245,11 @@ def test_a_report_of_a_damaged_file_says_so(tmp_path: Path, name: str) -> None:
     file.write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match="is no table of jobs, or is damaged"):
         made(name, folder)
+
+
+def test_a_report_ends_when_the_journal_was_read_so_what_waited_then_is_judged(tmp_path: Path) -> None:
+    jobs = [job("a", 0), waiting("a", 1)]
+    assert made("slo", folder_of(tmp_path / "at once", jobs)).told.rows[0]["late"] == 0
+    found = made("slo", folder_of(tmp_path / "later", jobs, upto=60.0))
+    assert (found.span.until, found.told.is_bad) == (BEGIN + 60, True)
+    assert made("slo", tmp_path / "later", until=BEGIN + 3).told.is_bad is False
