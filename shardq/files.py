@@ -56,10 +56,10 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
     What is no plain file, such as a pipe, is written to as it is.
     """
-    where = Path(os.path.realpath(path))
-    if where.exists() and not where.is_file():
-        where.write_text(text, encoding="utf-8")
+    if (named := Path(path)).exists() and not named.is_file():
+        named.write_text(text, encoding="utf-8")
         return
+    where = Path(os.path.realpath(path))
     draft = where.with_name(f"{where.name}{DRAFT}")
     try:
         with draft.open("w", encoding="utf-8") as file:

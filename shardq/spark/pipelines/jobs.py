@@ -31,7 +31,7 @@ from shardq.jobs.live import server_ms
 from shardq.jobs.making import Seen, Totals
 from shardq.jobs.pivot import ENDED, ROWS, pivot
 from shardq.jobs.schema import CAPACITY, EVENTS, JOBS, OPEN, SETTINGS
-from shardq.jobs.step import ORDER, Around, Life, MadeJobs, State, around, without_former
+from shardq.jobs.step import ORDER, Around, Life, MadeJobs, State, around, without_lost
 from shardq.jobs.tables import TABLES, run_name
 from shardq.model.event import packed
 from shardq.spark.connection import client_of, seen_partitions
@@ -336,7 +336,7 @@ def _spark_schema(schema: pa.Schema) -> StructType:
 def _pivoted(found: Around, events: pa.Table, carried: pa.Table) -> pa.Table:
     """What the events of some messages make of their rows; runs in a task."""
     rows = pivot(events_of(events), carried.select(OPEN.names).cast(OPEN), found.losses, found.parents)
-    return without_former(rows, found.former)
+    return without_lost(rows, found)
 
 
 def _blocked(blocking: Blocking, rows: pa.Table) -> pa.Table:
