@@ -12,7 +12,6 @@ from typing import Final
 import pytest
 
 from shardq import Client, Delivery, Worker
-from shardq.backoff import Constant
 from shardq.clock import SystemClock
 from shardq.jobs.folder import TableFolder
 from shardq.jobs.making import LiveQueue, make, settings_if_there
@@ -69,22 +68,20 @@ def test_each_tenant_is_billed_what_its_handlers_ran(server: Server, tmp_path: P
         with lock:
             own[key] += time.monotonic() - began
         clock.ends(key, seen)
-        if delivery.count == 1 and delivery.payload > 0.15:
-            raise RuntimeError("to be tried again")
 
     with Client.from_url(server.url, clock=clock) as client:
         queue = client.queue(f"bill-{slots}", journal=10_000)
         queue.declare()
         for number in range(40 + 6 * slots):
             queue.write(dice.uniform(0.02, 0.2), shard_key=f"t{number % 4}")
-        Worker(queue, handle, concurrency=slots, signals=False, until="empty", backoff=Constant(0.01)).run()
+        Worker(queue, handle, concurrency=slots, signals=False, until="empty").run()
         make(LiveQueue(client, [queue.name]), tmp_path, lambda *of: settings_if_there(client, *of))
     billed: defaultdict[str, float] = defaultdict(float)
     attempts: Counter[str] = Counter()
     for row in TableFolder(tmp_path).table("jobs").to_pylist():
         billed[row["shard_key"]] += row["ran_s"]
         attempts[row["shard_key"]] += row["attempts"]
-    assert attempts.total() > 40 + 6 * slots  # some were tried again
+    assert attempts.total() >= 40 + 6 * slots  # some may have been read ahead, and given back
     assert billed.keys() == own.keys() == {f"t{number}" for number in range(4)}
     for key, seconds in billed.items():
         assert seconds == pytest.approx(clock.seen[key], rel=SHARE)
