@@ -16,6 +16,7 @@ from shardq.reports.catalog import REPORTS, made
 from shardq.whatif.tables import recorded
 from tests.reports.rows import folder_of, job, setting, waiting, worker
 
+pytestmark = pytest.mark.runs_in("test-all")
 Change = Callable[[pa.Table], pa.Table]
 
 
