@@ -21,6 +21,8 @@ from shardq.errors import ConfigError
 
 MIB: Final = 1024 * 1024
 MAX_SHOWN: Final = 200
+DRAFT: Final = ".new"
+"""How the name of a file ends until it is whole."""
 MAX_DOTS: Final = 1_000
 """Parts of a key. The time that tomllib takes grows with the square of them: 20,000 take half a minute."""
 
@@ -47,6 +49,26 @@ def read_file(path: str | os.PathLike[str], most: int, what: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}") from None
     return bounded(found, most, where)
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, over one that may be there: whoever reads it sees the one or the other, whole. OSError.
+
+    What is no plain file, such as a pipe, is written to as it is.
+    """
+    if (named := Path(path)).exists() and not named.is_file():
+        named.write_text(text, encoding="utf-8")
+        return
+    where = Path(os.path.realpath(path))
+    draft = where.with_name(f"{where.name}{DRAFT}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(where)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def is_foreign(found: os.stat_result, folder: os.stat_result | None = None) -> bool:

@@ -18,7 +18,8 @@ MEANING = """exit codes:
   2  the command line is wrong
   3  nothing there: no such queue, message or tenant, or none in the list
   4  apply --dry-run: something would change
-  5  jobs, pipeline archive: some queues are not there; the others are done
+  5  jobs, pipeline jobs, pipeline archive: some queues are not there; others
+     are done
      edge send: some messages were refused
   130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended
 

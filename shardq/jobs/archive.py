@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from shardq.extras import extra
@@ -18,29 +17,11 @@ with extra("jobs", "the table of jobs"):
 
 from shardq.errors import ConfigError
 from shardq.jobs.arrays import one, whole
+from shardq.jobs.ranges import ranges_of, uncovered
 from shardq.jobs.schema import EVENTS
 
-BATCH: Final = re.compile(r"batch=(\d{12})(?:-(\d{12}))?")
-"""The name of a folder with one batch, or of one into which several were compacted."""
 Points = Mapping[tuple[str, int], int]
 """Up to which number events were read, by the id of their queue and their partition."""
-
-
-def covers(wide: tuple[int, int], narrow: tuple[int, int]) -> bool:
-    """Whether the batches *wide* hold *narrow* and more."""
-    return wide != narrow and wide[0] <= narrow[0] and narrow[1] <= wide[1]
-
-
-def ranges_of(names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return which batches are in each of those folders that are of batches."""
-    found = {each: BATCH.fullmatch(each) for each in names}
-    return {each: (int(span[1]), int(span[2] or span[1])) for each, span in found.items() if span}
-
-
-def live(names: Iterable[str]) -> list[str]:
-    """Return the folders of batches that no compacted one covers, in their order."""
-    ranges = ranges_of(names)
-    return sorted(each for each, span in ranges.items() if not any(covers(other, span) for other in ranges.values()))
 
 
 class ArchiveStep(NamedTuple):
@@ -55,8 +36,8 @@ def steps(path: Path, names: Sequence[str], batch: int = -1) -> Iterator[Archive
     folder = path if path.name == "journal" else path / "journal"
     if not folder.is_dir():
         raise ConfigError(f"there is no archive of a journal in {path}: `shardq pipeline archive` makes one")
-    ranges = ranges_of(each.name for each in folder.iterdir())
-    for name in sorted(live(ranges), key=ranges.__getitem__):
+    ranges = ranges_of("batch", [each.name for each in folder.iterdir()])
+    for name in uncovered(ranges):
         if ranges[name][1] > batch:
             for day in _days(folder / name, names):
                 yield ArchiveStep(_read(day), ranges[name][1])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,17 +18,19 @@ from shardq.extras import extra
 with extra("jobs", "the table of jobs"):
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
 from shardq.errors import ConfigError
 from shardq.jobs.blocked import BUCKETS, bucket_table, buckets_of
-from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
+from shardq.jobs.compacting import compact
+from shardq.jobs.schema import OPEN, SETTINGS
 from shardq.jobs.step import MadeJobs, State
+from shardq.jobs.tables import TABLES, RunTables, run_name
+from shardq.jobs.writing import write_file, write_text
 
-TABLES: Final = {"jobs": JOBS, "settings": SETTINGS, "capacity": CAPACITY, "lost": LOST}
-"""The tables that runs add to."""
 REWRITTEN: Final = ("open", "present", "state")
 """The tables that each run writes anew. Those of the run before are kept, since somebody may be reading them."""
+VERSION: Final = 1
+"""Of the file of a run."""
 DAY: Final = "%Y-%m-%d"
 RUN: Final = re.compile("[0-9]{12}")
 """The name of the file of a run that is done, without its suffix."""
@@ -38,8 +40,8 @@ RUN: Final = re.compile("[0-9]{12}")
 class FolderRun:
     """What a run that is done says: its number, how far it read each queue, and up to which batch of an archive.
 
-    `queues` are by name: the queue's `id`, and `points`, the number of the last event in each partition. `until` are
-    the times of the last events, in ms, and `names` the queues' names, by their ids.
+    `queues` are by name: the queue's `id`, `points`, the number of the last event in each partition, and `upto` what
+    time, in ms, that is. `until` are the times of the last events, in ms, and `names` the queues' names, by their ids.
     """
 
     number: int = -1
@@ -52,22 +54,25 @@ class FolderRun:
     def told(cls, number: int, text: str) -> FolderRun:
         """Return what the file of a run says."""
         said = json.loads(text)
+        if said["version"] != VERSION:
+            raise ConfigError(f"the tables are of version {said['version']!r}, and this shardq knows {VERSION}")
         return cls(number, said["queues"], said["until"], said["batch"], said["names"])
 
     def done(self, number: int, state: State) -> FolderRun:
         """Return what a run with this number says that ends here."""
         return replace(self, number=number, until=state.until, names=state.names)
 
+    @property
+    def upto(self) -> float:
+        """Up to when journals were read, in seconds since the epoch; 0 if none was."""
+        return max((told["upto"] for told in self.queues.values()), default=0) / 1000
+
     def fields(self) -> dict[str, Any]:
         """What its file says."""
         return {
-            "run": self.number, "queues": self.queues, "until": self.until, "batch": self.batch, "names": self.names,
+            "version": VERSION, "run": self.number, "queues": self.queues, "until": self.until, "batch": self.batch,
+            "names": self.names,
         }  # fmt: skip
-
-
-def run_name(number: int) -> str:
-    """Return the name of the folder with the rows of a run."""
-    return f"run={number:012d}"
 
 
 class TableFolder:
@@ -105,40 +110,28 @@ class TableFolder:
 
     def table(self, name: str) -> pa.Table:
         """Return one of the tables jobs, settings, capacity and lost, of all runs that are done."""
-        return self._read(self.path / name, TABLES[name])
+        return self.at(self.newest()).table(name)
 
     def open(self) -> pa.Table:
         """Return the jobs that had not ended when the newest run was done."""
-        return self._read(self.path / "open" / run_name(self.newest().number), OPEN)
+        return self.at(self.newest()).open()
 
-    def present(self) -> pa.Table:
-        """Return the workers that were there when the newest run was done."""
-        return self._read(self.path / "present" / run_name(self.newest().number), CAPACITY)
+    def at(self, run: FolderRun) -> RunTables:
+        """Return the tables as they were when *run* was done."""
+        return RunTables(self.path, run.number)
 
     def state(self, run: FolderRun) -> State:
         """Return what the run after *run* goes on from."""
-        name = run_name(run.number)
-        kept = self.path / "state" / name
+        tables = self.at(run)
         return State(
-            open=self._read(self.path / "open" / name, OPEN),
-            letters=self._read(kept / "letters.parquet", OPEN),
-            controls=self._read(kept / "controls.parquet", SETTINGS),
-            present=self._read(self.path / "present" / name, CAPACITY),
-            buckets=buckets_of(self._read(kept / "buckets.parquet", BUCKETS)),
+            open=tables.open(),
+            letters=tables.kept("letters", OPEN),
+            controls=tables.kept("controls", SETTINGS),
+            present=tables.present(),
+            buckets=buckets_of(tables.kept("buckets", BUCKETS)),
             until=run.until,
             names=run.names,
         )
-
-    def _read(self, path: Path, schema: pa.Schema) -> pa.Table:
-        if not path.exists():
-            return schema.empty_table()
-        done = self.newest().number
-        files = (
-            [path]
-            if path.is_file()
-            else sorted(each for each in path.rglob("*.parquet") if _run_of(each.relative_to(self.path)) <= done)
-        )
-        return pa.concat_tables([schema.empty_table(), *(_rows_of(each, schema) for each in files)])
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -153,32 +146,30 @@ class TableFolder:
         """Write what a step of a run made."""
         name, part = run_name(number), f"part-{step:05d}.parquet"
         for day, rows in by_day(made.jobs):
-            _write(rows, self.path / "jobs" / f"day={day}" / name / part)
+            write_file(rows, self.path / "jobs" / f"day={day}" / name / part)
         for each in ("settings", "capacity", "lost"):
             if len(rows := getattr(made, each)):
-                _write(rows, self.path / each / name / part)
+                write_file(rows, self.path / each / name / part)
 
     def finish(self, run: FolderRun, state: State) -> None:
         """Write what the next run goes on from, then that this one is done."""
         name = run_name(run.number)
         jobs = state.open.sort_by([("queue", "ascending"), ("shard_key", "ascending")])
-        _write(jobs, self.path / "open" / name / "open.parquet")
-        _write(state.present, self.path / "present" / name / "present.parquet")
+        write_file(jobs, self.path / "open" / name / "open.parquet")
+        write_file(state.present, self.path / "present" / name / "present.parquet")
         kept = self.path / "state" / name
-        _write(state.letters, kept / "letters.parquet")
-        _write(state.controls, kept / "controls.parquet")
-        _write(bucket_table(state.buckets), kept / "buckets.parquet")
-        done = self.path / "runs" / f"{run.number:012d}.json"
-        done.parent.mkdir(exist_ok=True)
-        draft = done.with_suffix(".new")
-        draft.write_text(json.dumps(run.fields()))
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
-        draft.rename(done)
+        write_file(state.letters, kept / "letters.parquet")
+        write_file(state.controls, kept / "controls.parquet")
+        write_file(bucket_table(state.buckets), kept / "buckets.parquet")
+        write_text(json.dumps(run.fields()), self.path / "runs" / f"{run.number:012d}.json")
         self._forget(run.number)
+        compact(self.path, run.number, f"{datetime.fromtimestamp(run.upto, UTC):{DAY}}")
 
     def _forget(self, number: int) -> None:
-        """Remove what earlier runs wrote anew, but for the one before."""
+        """Remove what runs before the last two have said, and wrote anew."""
+        for said in (self.path / "runs").glob("*.json"):  # first: whoever reads what they wrote sees that it goes
+            if RUN.fullmatch(said.stem) and int(said.stem) < number - 1:
+                said.unlink(missing_ok=True)
         for name in REWRITTEN:
             for each in (self.path / name).glob("run=*"):
                 run = each.name.removeprefix("run=")
@@ -191,25 +182,3 @@ def by_day(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     days = pc.strftime(jobs["ended_at"], DAY)
     for day in sorted(pc.unique(days).to_pylist()):
         yield day, jobs.filter(pc.equal(days, day))
-
-
-def _run_of(path: Path) -> int:
-    """Return the number of the run that made a file, by its path in the folder."""
-    return next((int(each[4:]) for each in path.parts if each.startswith("run=") and each[4:].isdecimal()), -1)
-
-
-def _rows_of(path: Path, schema: pa.Schema) -> pa.Table:
-    try:
-        return pq.read_table(path, partitioning=None).select(schema.names).cast(schema)
-    except (pa.ArrowException, KeyError) as error:
-        raise ConfigError(f"{path} is no table of jobs, or is damaged: {str(error)[:200]}") from error
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    """Write a file whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    pq.write_table(table, draft, compression="zstd")
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())  # the run that says it is done must not outlive its rows
-    draft.rename(path)

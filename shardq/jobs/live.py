@@ -19,6 +19,7 @@ from shardq.jobs.arrays import ms_of, one
 from shardq.jobs.batch import table_of
 from shardq.jobs.schema import EVENTS
 from shardq.ops.inspect.journal import MAX_PAGE, journal_columns
+from shardq.ops.queue.retry import ask
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.replies import created_ms
@@ -28,11 +29,12 @@ STEP: Final = 500_000
 
 
 class LiveStep(NamedTuple):
-    """Events in the order of their numbers, and up to which number each partition was read then."""
+    """Events in the order of their numbers, up to which number each partition was read then, and `upto` when, in ms."""
 
     events: pa.Table
     points: list[int]
     queue_id: str
+    upto: int
 
 
 def seen_states(client: Client, name: str) -> list[QueueState]:
@@ -54,9 +56,16 @@ def _see(client: Client, state: QueueState) -> QueueState:
     return state
 
 
+def server_ms(client: Client, state: QueueState) -> int:
+    """Return the time of the server that has a queue or partition: what happened before, its journal has."""
+    seconds, micros = client.run(ask(state, "TIME", key=state.keys.meta))
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
 def steps(client: Client, name: str, points: Sequence[int], size: int = STEP) -> Iterator[LiveStep]:
     """Read the journal of a queue behind *points*, one for each partition, up to what it holds now."""
     states = seen_states(client, name)
+    now = min(server_ms(client, each) for each in states)
     life = states[0].view.id
     tracks = [_Track(client, each, name, life, points[at] if at < len(points) else 0) for at, each in enumerate(states)]
     share = max(1, size // len(tracks))
@@ -65,7 +74,7 @@ def steps(client: Client, name: str, points: Sequence[int], size: int = STEP) ->
             track.fetch(share)
         cut = min((track.newest() for track in tracks if not track.is_done), default=None)
         events = [track.take(cut) for track in tracks]
-        yield LiveStep(pa.concat_tables(events), [track.point for track in tracks], life)
+        yield LiveStep(pa.concat_tables(events), [track.point for track in tracks], life, now if cut is None else cut)
         if cut is None:
             return
 

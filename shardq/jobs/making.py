@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -13,15 +14,16 @@ from shardq.extras import extra
 with extra("jobs", "the table of jobs"):
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
 from shardq.client import Client
 from shardq.errors import QueueMissing
 from shardq.jobs import archive, live
 from shardq.jobs.folder import FolderRun, TableFolder
+from shardq.jobs.gone import RunQueues
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
 from shardq.jobs.seen import seen_settings
 from shardq.jobs.step import ORDER, MadeJobs, State, advance, lives_of
+from shardq.jobs.writing import write_file
 
 Seen = Callable[[str, str, pa.Table], pa.Table | None]
 """Returns how a queue is set, of its name, its id and its first events; None if nobody knows."""
@@ -43,31 +45,28 @@ class JobsSource(Protocol):
         """The events behind a run, in steps; with each what a run that ends there says."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiveQueue:
-    """The journals of some queues, as they are now.
-
-    `missing` says of which there was none when the steps came to it: the others are read.
-    """
+    """The journals of some queues, as they are now."""
 
     client: Client
     names: Sequence[str]
-    missing: dict[str, str] = field(default_factory=dict)
+    queues: RunQueues = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nobody knows yet which of them are gone."""
+        self.queues = RunQueues(self.names)
 
     def steps(self, run: FolderRun) -> Iterator[tuple[pa.Table, FolderRun]]:
         """As of `JobsSource`. QueueMissing if there is none of the queues, ConfigError for one without a journal."""
         for name in self.names:
             steps = live.steps(self.client, name, run.queues.get(name, {}).get("points", []))
-            try:
-                first = next(steps)
-            except QueueMissing as error:
-                self.missing[name] = str(error)
-                continue
-            for events, after, queue_id in chain([first], steps):
-                run = replace(run, queues={**run.queues, name: {"id": queue_id, "points": after}})
-                yield events, run
-        if self.missing.keys() == {*self.names}:
-            raise QueueMissing("; ".join(self.missing.values()))
+            first = self.queues.ask(name, partial(next, steps))
+            for found in chain([first], steps) if first is not None else ():
+                told = {"id": found.queue_id, "points": found.points, "upto": found.upto}
+                run = replace(run, queues={**run.queues, name: told})
+                yield found.events, run
+        self.queues.check()
 
     def seen(self, name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
         """As of `Seen`; None if the queue is another one by now."""
@@ -103,7 +102,7 @@ def points_in(events: pa.Table, run: FolderRun) -> dict[str, Any]:
             told = {"id": queue_id, "points": []}
         points = [*told["points"], *[0] * (partition + 1 - len(told["points"]))]
         points[partition] = number
-        found[name] = {"id": queue_id, "points": points}
+        found[name] = {"id": queue_id, "points": points, "upto": lives[queue_id].until}
     return found
 
 
@@ -184,7 +183,5 @@ def make_file(source: JobsSource, out: Path, seen: Seen) -> Totals:
     for name, rows in tables.items():
         table = pa.concat_tables(rows)
         path = out if name == "jobs" else out.with_name(f"{out.name.removesuffix(SUFFIX)}.{name}{SUFFIX}")
-        draft = path.with_suffix(".new")
-        pq.write_table(table.sort_by(ORDER) if name == "jobs" else table, draft, compression="zstd")
-        draft.rename(path)
+        write_file(table.sort_by(ORDER) if name == "jobs" else table, path)
     return making.tally

@@ -14,6 +14,9 @@ A folder of these tables:
     state/run=000000000007/*.parquet                 what the next run goes on from besides: dead letters, and so on
     runs/000000000007.json                           run 7 is done; written last, so a run without it is made once more
 
+Where many runs added to a day before the newest, or to another table, `run=000000000003-000000000009` has the rows of
+all of these (`compacting`): folders that it covers count no more.
+
 A run that is made once more writes over what it left. The columns `day` and `run` are in the names of folders only.
 """
 

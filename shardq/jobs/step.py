@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from shardq.extras import extra
 
@@ -17,7 +17,7 @@ with extra("jobs", "the table of jobs"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-from shardq.jobs.arrays import ms_of, one, times_of
+from shardq.jobs.arrays import NONE, ms_of, one, times_of, whole
 from shardq.jobs.blocked import BlockedSpan, Blocking, Tenant, with_blocked
 from shardq.jobs.capacity import Capacity
 from shardq.jobs.controls import JobControls
@@ -31,6 +31,10 @@ ORDER: Final = [
     (name, "ascending") for name in ("queue", "shard_key", "ended_at", "queue_id", "message_id", "redriven")
 ]
 """In which the rows of a file lie."""
+
+
+SILENT_MS: Final = 90 * 24 * 3_600_000
+"""Ms for which a job stays open of which nothing was heard, and of which events are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def advance(state: State, events: pa.Table, seen: pa.Table | None = None) -> tup
     """Return the state after *events*, and what they add. Rows *seen* say how queues were when their tables began."""
     found = around(state, events, seen, lives_of(events))
     rows = pivot(events, pa.concat_tables([state.open, state.letters]), found.losses, found.parents)
-    rows, buckets = with_blocked(without_former(rows, found.former), found.blocking)
+    rows, buckets = with_blocked(without_lost(rows, found), found.blocking)
     jobs = ended_of(rows).sort_by(ORDER)
     state = replace(found.state, open=open_of(rows), letters=letters_of(rows), buckets=buckets)
     return state, found.made._replace(jobs=jobs)
@@ -146,6 +150,28 @@ def _former(state: State, lives: Mapping[str, Life]) -> dict[str, int]:
     }
 
 
+def without_lost(rows: pa.Table, found: Around) -> pa.Table:
+    """Return *rows* of the pivot without open ones and dead letters of which nobody will hear the end."""
+    return without_silent(without_former(rows, found.former), found.spans)
+
+
+def without_silent(rows: pa.Table, spans: Mapping[str, BlockedSpan]) -> pa.Table:
+    """Return *rows* of the pivot without open ones that vanished unheard: events of theirs are lost.
+
+    Nothing was heard of them for `SILENT_MS`, so what is lost may be their end. Dead letters of this kind are left out.
+    """
+    heard = ms_of(one(pc.coalesce(*(rows[each] for each in ("since", "last_at", "ready_at", "written_at")))))
+    of_queue = one(pc.index_in(rows["queue_id"], value_set=pa.array([*spans], pa.string())))
+    until = whole(pa.array([span.until for span in spans.values()], pa.int64()).take(of_queue))
+    is_over = one(pc.or_(rows["whole"], pc.equal(rows["state"], ENDED))).to_numpy(zero_copy_only=False)
+    silent = ~is_over & (heard != NONE) & (heard < until - SILENT_MS)
+    if not silent.any():
+        return rows
+    vanished = silent & ~one(pc.equal(rows["state"], "dead")).to_numpy(zero_copy_only=False)
+    ended = _vanished(rows.filter(pa.array(vanished)), until[vanished])
+    return pa.concat_tables([rows.filter(pa.array(~silent)), ended])
+
+
 def without_former(rows: pa.Table, former: Mapping[str, int]) -> pa.Table:
     """Return *rows* of the pivot without open ones of former queues: those vanished when others were made.
 
@@ -155,12 +181,18 @@ def without_former(rows: pa.Table, former: Mapping[str, int]) -> pa.Table:
         is_of = pc.equal(rows["queue_id"], queue_id)
         rest, left = rows.filter(pc.invert(is_of)), rows.filter(is_of)
         ended, opened = left.filter(pc.equal(left["state"], ENDED)), open_of(left)
-        values = {
-            "ended_at": times_of(np.full(len(opened), ms)), "outcome": pa.repeat(pa.scalar("vanished"), len(opened)),
-            "whole": pa.repeat(pa.scalar(False), len(opened)), "state": pa.repeat(pa.scalar(ENDED), len(opened)),
-        }  # fmt: skip
-        rows = pa.concat_tables([rest, ended, _with(opened, values)])
+        rows = pa.concat_tables([rest, ended, _vanished(opened, np.full(len(opened), ms))])
     return rows
+
+
+def _vanished(opened: pa.Table, ms: Any) -> pa.Table:
+    """Return open rows as they are if their messages vanished at these times."""
+    count = len(opened)
+    values = {
+        "ended_at": times_of(ms), "outcome": pa.repeat(pa.scalar("vanished"), count),
+        "whole": pa.repeat(pa.scalar(False), count), "state": pa.repeat(pa.scalar(ENDED), count),
+    }  # fmt: skip
+    return _with(opened, values)
 
 
 def ended_of(rows: pa.Table) -> pa.Table:

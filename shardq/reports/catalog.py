@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from shardq.jobs.tables import steady
 from shardq.model.wording import plural
 from shardq.reports import cost, fair, noisy, slo, used
 from shardq.reports.folder import Files
@@ -45,9 +46,13 @@ def made(
     name: str, folder: Path, *, since: float | None = None, until: float | None = None, options: Options | None = None
 ) -> MadeReport:
     """Make the report called *name* of the tables in a folder, of all times or from *since* until before *until*."""
+    return steady(lambda: _made(name, folder, since, until, options or Options()))
+
+
+def _made(name: str, folder: Path, since: float | None, until: float | None, options: Options) -> MadeReport:
     tables = Tables(Files(folder), since, until, before=name in BEFORE)
     try:
-        told = REPORTS[name](tables, options or Options())
+        told = REPORTS[name](tables, options)
         return MadeReport(replace(told, remarks=(*told.remarks, *_lost(tables))), tables.span)
     finally:
         tables.close()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shardq.errors import ConfigError
 from shardq.extras import extra
+from shardq.files import MAX_SHOWN
 from shardq.reports.errors import NoTables
 from shardq.reports.folder import Files
 
@@ -20,6 +22,7 @@ with extra("reports", "a report"):
     import pyarrow
 
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
+from shardq.jobs.tables import LAST_US, check_names
 
 Row = Mapping[str, Any]
 
@@ -27,7 +30,16 @@ RENAMED: Final = {"at": "set_at", "key": "named"}
 """Columns of settings that have another name in the view."""
 LEFT_OUT: Final = frozenset({"values"})
 """Columns that are in no view."""
-DAY: Final = 86_400.0
+MAX_NUMBER: Final = 1e15
+"""No seconds or weights are more; what is added up stays finite."""
+TIMES: Final = "TIMESTAMPTZ"
+TYPES: Final = {
+    "string": "VARCHAR", "bool": "BOOLEAN", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE",
+    "timestamp[us, tz=UTC]": TIMES,
+}  # fmt: skip
+"""The types of columns, as DuckDB calls them."""
+RANGES: Final = {TIMES: f"{{}} BETWEEN 0 AND {LAST_US / 1e6:.0f}", "DOUBLE": f"abs({{}}) <= {MAX_NUMBER:.0f}"}
+"""What values of a type can be: files that something else wrote may have NaN, and years that no Python knows."""
 
 
 class ReportSpan(NamedTuple):
@@ -48,6 +60,7 @@ class Tables:
     ) -> None:
         self._link = duckdb.connect(config={"autoload_known_extensions": False, "autoinstall_known_extensions": False})
         self._files, self._since = files, None if before else since
+        self._read: list[str] = []
         self._view("jobs", JOBS, ("jobs", "open"))
         self._view("settings", SETTINGS, ("settings",))
         self._view("capacity", CAPACITY, ("capacity", "present"))
@@ -72,19 +85,31 @@ class Tables:
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
         except duckdb.Error as error:
-            raise ConfigError(f"what is in {self._files.path} is no table of jobs, or is damaged: {error}") from error
+            raise self._said(error) from error
+
+    def _said(self, error: duckdb.Error) -> Exception:
+        """Return what is raised for an error of DuckDB: in one line, as it has many with the text of the query."""
+        if isinstance(error, duckdb.IOException) and any(not Path(each).exists() for each in self._read):
+            return FileNotFoundError("files were compacted or removed while they were read")
+        first = str(error).partition("LINE ")[0]
+        return ConfigError(
+            f"what is in {self._files.path} is no table of jobs, or is damaged: {' '.join(first.split())[:MAX_SHOWN]}"
+        )
 
     def _view(self, name: str, schema: Any, kinds: Sequence[str]) -> None:
         read = [path for kind in kinds for path in self._files.of(kind, self._since if kind == "jobs" else None)]
         columns = ", ".join(filter(None, map(_column, schema)))
+        for each in read:
+            check_names(Path(each), schema)
         try:
             if read:
                 found = self._link.read_parquet(read, union_by_name=True, hive_partitioning=False)
             else:
                 found = self._link.from_arrow(schema.empty_table())
             found.project(columns).create_view(name)
+            self._read += read
         except duckdb.Error as error:
-            raise ConfigError(f"what is in {self._files.path} is no table of jobs, or is damaged: {error}") from error
+            raise self._said(error) from error
 
     def _spanned(self, since: float | None, until: float | None) -> ReportSpan:
         [seen] = self.query(
@@ -93,7 +118,8 @@ class Tables:
         )
         if seen["first"] is None:
             raise NoTables("the folder has no job" + ("" if since is None else " of that time"))
-        span = ReportSpan(seen["first"] if since is None else since, seen["last"] + 0.001 if until is None else until)
+        last = max(seen["last"] + 0.001, self._files.run.upto)
+        span = ReportSpan(seen["first"] if since is None else since, last if until is None else until)
         if span.until <= span.since:
             raise NoTables("no job is of that time: it ends before it begins")
         return span
@@ -105,9 +131,12 @@ def text_of(report: str) -> str:
 
 
 def _column(field: Any) -> str:
-    """How a view has a column: a time in seconds since the epoch."""
+    """How a view has a column: of the type that it must have, a time in seconds since the epoch. Others are refused."""
     if field.name in LEFT_OUT:
         return ""
-    name = RENAMED.get(field.name, field.name)
-    quoted = f'"{field.name}"'
-    return f"epoch_us({quoted}) / 1e6 AS {name}" if str(field.type).startswith("timestamp") else f"{quoted} AS {name}"
+    name, quoted, kind = RENAMED.get(field.name, field.name), f'"{field.name}"', TYPES[str(field.type)]
+    value = f"epoch_us(CAST({quoted} AS {kind})) / 1e6" if kind == TIMES else f"CAST({quoted} AS {kind})"
+    if kind not in RANGES:
+        return f"{value} AS {name}"
+    refused = f"error('{field.name} has what is no time, or no number')"
+    return f"CASE WHEN {value} IS NULL OR {RANGES[kind].format(value)} THEN {value} ELSE {refused} END AS {name}"

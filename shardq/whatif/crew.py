@@ -32,6 +32,9 @@ T = TypeVar("T")
 MIN_WAIT: Final = 0.001
 """Seconds after which it is looked again at the earliest: as exact is the server's clock."""
 
+NEVER: Final = -1
+"""The wait, in ms, of a reader for which time brings nothing."""
+
 PART_OF_LEASE: Final = 1 / 3
 """A worker extends a lease when this part of it has passed."""
 
@@ -189,7 +192,7 @@ class Crew:
             acks = ()
         if not rows:
             now = self._clock.monotonic()
-            self.look_at = min(self.look_at, max(found.wake_at(now), now + MIN_WAIT), now + LOOK_SECONDS)
+            self.look_at = min(self.look_at, max(_next_look(found, now), now + MIN_WAIT))
         return rows
 
     def _looked(self, count: int, acks: Sequence[Received]) -> Op[ReadReply]:
@@ -207,6 +210,15 @@ class Crew:
 
     def _run(self, op: Op[T]) -> T:
         return self._queue.client.run(op)
+
+
+def _next_look(found: ReadReply, now: float) -> float:
+    """Return when to look again after a read that found nothing, if nothing stirs the queue before.
+
+    The server says exactly when time brings something, however late that is; or that it never does. Only where it
+    counts on other readers it does not say.
+    """
+    return now + LOOK_SECONDS if found.wait_ms < NEVER else found.wake_at(now)
 
 
 def _told(jobs: Sequence[WorkerJob]) -> list[Received]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from itertools import count
+from random import Random
 from typing import Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,9 @@ from shardq.worker.state import WorkerState
 
 MAX_DELIVERIES: Final = 1_000_000
 """The most that a queue takes: a replay itself knows which try is the last."""
+
+SEED: Final = 0
+"""The seed with which a replay draws, unless it is given another one."""
 
 PATIENCE: Final = 10.0
 """How many times as long as the history a replay may take by its own clock. What is left then is never done."""
@@ -50,13 +54,18 @@ class Replayed(msgspec.Struct, frozen=True):
     slot_seconds: float
 
 
-def replayed(history: History, alternative: Alternative, server: MovedServer) -> Replayed:
-    """Replay *history* as it was, but for what *alternative* says."""
+def replayed(history: History, alternative: Alternative, server: MovedServer, seed: int = SEED) -> Replayed:
+    """Replay *history* as it was, but for what *alternative* says.
+
+    A queue draws which reads serve those who wait for a turn (lua/read.lua). Here that comes from *seed*, so that the
+    same replay ends the same each time, and two settings differ by what they set only.
+    """
     client, clock = server.emptied(history.begin)
     with closing(client):
         settings = {**first_settings(history, alternative), "max_deliveries": MAX_DELIVERIES}
-        replay = _Replay(history, alternative, client.queue(history.queue, **settings), clock)
-        return replay.run()
+        queue = client.queue(history.queue, **settings)
+        queue.state.draw = Random(seed).randbytes
+        return _Replay(history, alternative, queue, clock).run()
 
 
 class _Replay:

@@ -17,6 +17,9 @@ from shardq.protocol.library import Library
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
 
+TIMEOUT: Final = 600.0
+"""Seconds that a call may take in fact: a machine that is busy changes nothing of a replay."""
+
 _SET_TIME: Final = "shardq_set_time"
 _CLOCK: Final = f"""
 local shown = {{'0', '0'}}
@@ -60,7 +63,7 @@ class MovedServer:
         assert self._redis is not None, "use it in a with block"  # noqa: S101 (for type checkers)
         self._redis.flushall()
         clock = MovedClock(self._redis, at)
-        return Client.from_url(self._embedded.url, clock=clock), clock
+        return Client.from_url(self._embedded.url, clock=clock, timeout=TIMEOUT), clock
 
 
 class MovedClock(ManualClock):

@@ -1,10 +1,10 @@
-"""The history of a queue, from a folder of the tables of jobs."""
+"""The histories of queues, from a folder of the tables of jobs."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shardq.extras import extra
 
@@ -14,40 +14,56 @@ with extra("jobs", "what-if"):
 
 from shardq.errors import ConfigError
 from shardq.jobs.folder import TableFolder
+from shardq.jobs.tables import steady
 from shardq.whatif.history import History, history_of
 
-OF_JOBS: Final = [
-    "shard_key", "task", "written_at", "ready_at", "first_at", "last_at", "ended_at", "attempts", "uncounted", "wait_s",
-    "held_s", "ran_s",
+COLUMNS: Final = [
+    "queue", "shard_key", "task", "written_at", "ready_at", "first_at", "last_at", "ended_at", "attempts", "uncounted",
+    "wait_s", "held_s", "ran_s",
 ]  # fmt: skip
 """The columns that a history is made of."""
 
 
-def queues_of(path: Path) -> list[str]:
-    """Return the names of the queues of a folder of jobs. ConfigError if it is none."""
-    folder = _folder(path)
-    names = {each for table in (folder.table("jobs"), folder.open()) for each in pc.unique(table["queue"]).to_pylist()}
-    return sorted(names)
+class Recorded(NamedTuple):
+    """What is recorded of all queues: their jobs, what was set, and workers."""
+
+    jobs: pa.Table
+    settings: pa.Table
+    capacity: pa.Table
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the queues."""
+        return sorted(pc.unique(self.jobs["queue"]).to_pylist())
+
+    def history(self, queue: str, since: float | None = None, until: float | None = None) -> History | None:
+        """Return the history of *queue*: of jobs that were written before *until*, and still waited at *since*.
+
+        Both are Unix seconds. None if there is no such job.
+        """
+        jobs = _of(self.jobs, queue)
+        rows = jobs.filter(_within(jobs, since, until)).to_pylist()
+        return history_of(
+            queue, rows, _of(self.settings, queue).to_pylist(), _of(self.capacity, queue).to_pylist(), since
+        )
 
 
-def read_history(path: Path, queue: str, since: float | None = None, until: float | None = None) -> History | None:
-    """Return the history of *queue*: of jobs that were written before *until*, and still waited at *since*.
-
-    Both are Unix seconds. None if there is no such job. ConfigError if *path* is no folder of jobs.
-    """
-    folder = _folder(path)
-    jobs = pa.concat_tables([_of(each, queue).select(OF_JOBS) for each in (folder.table("jobs"), folder.open())])
-    rows = jobs.filter(_within(jobs, since, until)).to_pylist()
-    settings = _of(folder.table("settings"), queue).to_pylist()
-    capacity = [row for each in (folder.table("capacity"), folder.present()) for row in _of(each, queue).to_pylist()]
-    return history_of(queue, rows, settings, capacity, since)
+def recorded(path: Path) -> Recorded:
+    """Return what is in a folder of jobs, as one run left it. ConfigError if it is none."""
+    return steady(lambda: _recorded(path))
 
 
-def _folder(path: Path) -> TableFolder:
+def _recorded(path: Path) -> Recorded:
     folder = TableFolder(path)
-    if not path.is_dir() or folder.newest().number < 0:
+    run = folder.newest()
+    if not path.is_dir() or run.number < 0:
         raise ConfigError(f"there are no tables of jobs in {str(path)!r}: shardq jobs makes them")
-    return folder
+    tables = folder.at(run)
+    return Recorded(
+        pa.concat_tables([tables.table("jobs", COLUMNS), tables.open(COLUMNS)]),
+        tables.table("settings"),
+        pa.concat_tables([tables.table("capacity"), tables.present()]),
+    )
 
 
 def _of(table: Any, queue: str) -> Any:

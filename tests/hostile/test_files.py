@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from shardq.errors import ConfigError
-from shardq.files import read_file, toml
+from shardq.files import read_file, toml, write_whole
 
 DEEP: Final = 20_000
 CONTENTS: Final[Mapping[str, bytes]] = {
@@ -86,4 +86,30 @@ def test_a_pipe_is_read_as_it_is_written() -> None:
     slow.start()
     assert toml(read_file(f"/dev/fd/{reading}", 100, "it"), "it") == {"a": 1}
     slow.join()
+    os.close(reading)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    write_whole(page, "old")
+    link.symlink_to(page)
+    write_whole(link, "new")
+    assert (page.read_text(), link.is_symlink()) == ("new", True)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_whole(page, "newer")
+    assert page.read_text() == "new"
+    assert {*tmp_path.iterdir()} == {page, link}
+
+
+def test_what_is_no_plain_file_is_written_to_as_it_is() -> None:
+    reading, writing = os.pipe()
+    write_whole(f"/dev/fd/{writing}", "page")
+    os.close(writing)
+    assert os.read(reading, 100) == b"page"
     os.close(reading)

@@ -37,6 +37,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "spark/connection.py": _SPARK,
         "spark/pipelines/earlier.py": _SPARK,
         "whatif/crew.py": "the queue of a replay has no partitions",
+        "whatif/replay.py": "the queue of a replay has no partitions",
         "worker/beats.py": "workers tell of themselves in the head",
         "worker/guard.py": _PARTS,
         "worker/lane.py": _PARTS,

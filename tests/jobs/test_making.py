@@ -15,7 +15,8 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError, QueueMissing
-from shardq.jobs import live
+from shardq.jobs import compacting, live
+from shardq.jobs.compacting import compact
 from shardq.jobs.folder import FolderRun, TableFolder, by_day
 from shardq.jobs.making import Archived, LiveQueue, make, make_file, settings_if_there
 from shardq.jobs.schema import JOBS
@@ -25,6 +26,8 @@ from tests.jobs.naive import Model
 from tests.jobs.test_pivot import key, of_model, of_rows
 from tests.servers import Server
 
+TO_COME = "9999-12-31"
+"""A day before which are all others."""
 KEYS = [(name, "ascending") for name in ("queue_id", "message_id", "redriven")]
 
 
@@ -140,6 +143,39 @@ def test_an_archive_gives_the_rows_of_the_live_journal(queue: Queue, tmp_path: P
     assert ours.open().sort_by(KEYS) == folders[-1].open().sort_by(KEYS)
 
 
+def test_a_folder_that_was_merged_has_the_rows_of_the_live_journal(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "MAX_RUNS", 1)
+    for _ in range(4):
+        work(queue, 30)
+        folder = add(queue, tmp_path / "jobs")
+    before, numbered = folder.table("jobs").sort_by(KEYS), folder.newest().number
+    compact(folder.path, numbered, TO_COME)
+    assert all(len([*day.glob("run=*")]) == 2 for day in folder.path.glob("jobs/day=*"))
+    assert folder.table("jobs").sort_by(KEYS) == before
+    once = tmp_path / "once.parquet"
+    make_file(LiveQueue(queue._client, [queue.name]), once, lambda *_: None)
+    names = [name for name in JOBS.names if not name.startswith("blocked")]
+    assert pq.read_table(once).select(names).sort_by(KEYS) == before.select(names)
+    work(queue)
+    folder = add(queue, tmp_path / "jobs")  # a merged folder goes on
+    assert written(folder.table("jobs")) + written(folder.open()) == queue.stats().written
+
+
+@pytest.mark.once
+def test_a_run_says_up_to_when_it_read_also_if_nothing_happened(
+    client: Client, queue_name: str, tmp_path: Path
+) -> None:
+    queue = client.queue(queue_name, streams=4, journal=1000)
+    queue.write(b"x", shard_key="a")
+    first = add(queue, tmp_path).newest()
+    between = live.server_ms(client, queue.state) / 1000
+    second = add(queue, tmp_path).newest()
+    assert max(first.until.values()) / 1000 <= first.upto <= between <= second.upto
+    assert second.until == first.until
+
+
 def archived_upto(archive: Path) -> dict[int, int]:
     found: dict[int, int] = {}
     for each in archive.rglob("*.parquet"):
@@ -241,6 +277,6 @@ def test_a_queue_that_is_gone_leaves_the_others_their_jobs(queue: Queue, tmp_pat
     source = LiveQueue(queue._client, ["gone", queue.name])
     made = make(source, tmp_path, lambda *_: None)
     assert made.jobs == len(TableFolder(tmp_path).table("jobs")) > 0
-    assert [*source.missing] == ["gone"]
+    assert [*source.queues.missing] == ["gone"]
     with pytest.raises(QueueMissing, match="gone"):
         make(LiveQueue(queue._client, ["gone"]), tmp_path, lambda *_: None)

@@ -12,8 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardq.jobs.folder import FolderRun, run_name
+from shardq.jobs.folder import FolderRun
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
+from shardq.jobs.tables import run_name
 
 Row = Mapping[str, Any]
 
@@ -62,8 +63,9 @@ def folder_of(
     settings: Sequence[Row] = (),
     capacity: Sequence[Row] = (),
     lost: Sequence[Row] = (),
+    upto: float | None = None,
 ) -> Path:
-    """Write the tables of one run."""
+    """Write the tables of one run, which read the journal up to so many seconds after BEGIN."""
     days: dict[str, list[Row]] = {}
     for row in jobs:
         if row["ended_at"] is not None:
@@ -75,9 +77,10 @@ def folder_of(
     _write(path / "capacity" / RUN, CAPACITY, [row for row in capacity if row["to_at"] is not None])
     _write(path / "present" / RUN, CAPACITY, [row for row in capacity if row["to_at"] is None])
     _write(path / "lost" / RUN, LOST, lost)
+    queues = {} if upto is None else {"jobs": {"id": "1-a", "points": [9], "upto": round((BEGIN + upto) * 1000)}}
     runs = path / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    (runs / f"{RUN.removeprefix('run=')}.json").write_text(json.dumps(FolderRun(0).fields()))
+    (runs / f"{RUN.removeprefix('run=')}.json").write_text(json.dumps(FolderRun(0, queues).fields()))
     return path
 
 

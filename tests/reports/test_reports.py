@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from shardq.errors import ConfigError
 from shardq.reports.catalog import REPORTS, made
 from shardq.reports.errors import NoTables
 from shardq.reports.options import Options
+from shardq.reports.tables import Tables
 from tests.reports.rows import BEGIN, DAY, Row, folder_of, job, waiting, worker
 
 
@@ -245,3 +247,27 @@ def test_a_report_of_a_damaged_file_says_so(tmp_path: Path, name: str) -> None:
     file.write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match="is no table of jobs, or is damaged"):
         made(name, folder)
+
+
+def test_a_report_ends_when_the_journal_was_read_so_what_waited_then_is_judged(tmp_path: Path) -> None:
+    jobs = [job("a", 0), waiting("a", 1)]
+    assert made("slo", folder_of(tmp_path / "at once", jobs)).told.rows[0]["late"] == 0
+    found = made("slo", folder_of(tmp_path / "later", jobs, upto=60.0))
+    assert (found.span.until, found.told.is_bad) == (BEGIN + 60, True)
+    assert made("slo", tmp_path / "later", until=BEGIN + 3).told.is_bad is False
+
+
+def test_a_report_whose_files_are_merged_meanwhile_is_made_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(tmp_path, [job("a", 0), job("b", 1)])
+    expected, rows = made("used", folder).told.rows, Tables.rows
+
+    def merged(tables: Tables, report: str, **asked: float | str) -> Sequence[Row]:
+        for each in folder.glob("jobs/*/*/part-00000.parquet"):
+            each.rename(each.with_name("part-00001.parquet"))
+        return rows(tables, report, **asked)
+
+    monkeypatch.setattr(Tables, "rows", merged)
+    assert made("used", folder).told.rows == expected
+    assert [*folder.glob("jobs/*/*/part-00001.parquet")]

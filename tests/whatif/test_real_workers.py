@@ -17,7 +17,7 @@ from shardq.whatif.history import History
 from shardq.whatif.outcome import waits_of
 from shardq.whatif.replay import Replayed, replayed
 from shardq.whatif.server import MovedServer
-from shardq.whatif.tables import read_history
+from shardq.whatif.tables import recorded
 from tests.servers import Server
 
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.once]
@@ -51,7 +51,7 @@ def played(
         for each in clients:
             each.close()
         make(LiveQueue(client, [name]), path / name, lambda *of: settings_if_there(client, *of))
-    history = read_history(path / name, name)
+    history = recorded(path / name).history(name)
     assert history is not None
     return history
 

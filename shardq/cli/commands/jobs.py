@@ -63,6 +63,6 @@ def run(args: Args, shell: Shell) -> int:
         say(json_line(made._asdict()))
     else:
         say(facts([(name, f"{count:,}") for name, count in made._asdict().items()]))
-    for why in journals.missing.values():
+    for why in journals.queues.missing.values():
         remark(why)
-    return EXIT_PARTLY if journals.missing else OK
+    return EXIT_PARTLY if journals.queues.missing else OK

@@ -96,13 +96,14 @@ def run(args: Args, shell: Shell) -> None:
 
 
 def _history(args: Args) -> History:
-    from shardq.whatif.tables import queues_of, read_history
+    from shardq.whatif.tables import recorded
 
-    names = queues_of(args.folder)
+    found = recorded(args.folder)
+    names = found.queues
     if args.queue is None and len(names) > 1:
         raise UsageError(f"{args.folder} has jobs of several queues: name one with --queue ({', '.join(names[:5])})")
     queue = args.queue or (names[0] if names else "")
-    history = read_history(args.folder, queue, args.since, args.before) if queue in names else None
+    history = found.history(queue, args.since, args.before) if queue in names else None
     if history is None:
         raise NothingThere(f"{args.folder} has no job of {f'queue {queue!r}' if queue else 'any queue'} in this time")
     return history

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import UsageError
+from shardq.cli.exits import EXIT_PARTLY, OK, UsageError
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, flag
 from shardq.cli.pipelines.stage import connecting, pipeline, started
@@ -34,7 +34,7 @@ EXAMPLES = """  shardq pipeline jobs jobs/ mails reports
 @flag("archive")
 @flag("every", ", until Ctrl-C")
 @argument("--most", type=number(1), metavar="N", default=10_000_000, help="events of a run, about (10,000,000)")
-def run(args: Args, shell: Shell) -> None:
+def run(args: Args, shell: Shell) -> int:
     """Make the jobs; with --every go on."""
     if not args.queues and args.archive is None:
         raise UsageError("name the queues, or with --archive an archive")
@@ -42,10 +42,12 @@ def run(args: Args, shell: Shell) -> None:
         raise UsageError("--every follows journals, not an --archive")
     names = [*dict.fromkeys(args.queues)]
     with started("jobs", args, shell) as (spark, progress):
+        from shardq.jobs.gone import RunQueues
         from shardq.jobs.making import Totals, settings_if_there
         from shardq.spark.pipelines.jobs import JobsFolder, add, archived_batch, live_batches
 
         folder, options = JobsFolder(spark, args.dir), connecting(args, shell)
+        queues = RunQueues(names)
         total = Totals()
 
         def seen(name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
@@ -64,7 +66,7 @@ def run(args: Args, shell: Shell) -> None:
                 batches = (
                     [archived_batch(spark, args.archive, names, before)]
                     if archived
-                    else live_batches(spark, options, names, before, args.most)
+                    else live_batches(spark, options, queues, before, args.most)
                 )
                 for batch in batches:
                     made = add(folder, batch, seen)
@@ -75,3 +77,6 @@ def run(args: Args, shell: Shell) -> None:
             if args.every is None:
                 break
             time.sleep(args.every)
+    for why in queues.missing.values():
+        remark(why)
+    return EXIT_PARTLY if queues.missing else OK

@@ -13,6 +13,7 @@ from shardq.cli.parsing import Args, Parser
 from shardq.cli.shell import Shell
 from shardq.cli.text import json_line, printable
 from shardq.cli.width import wrapped
+from shardq.files import write_whole
 
 if TYPE_CHECKING:
     from shardq.reports.catalog import MadeReport
@@ -54,7 +55,7 @@ def tell(name: str, args: Args, shell: Shell, options: Options) -> None:
     else:
         _print(found)
     if args.html is not None:
-        args.html.write_text(found.html, encoding="utf-8")
+        write_whole(args.html, found.html)
         remark(f"the page is {args.html}")
 
 

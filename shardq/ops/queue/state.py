@@ -5,6 +5,7 @@ Threads share it. Values that belong together are in one object, which is replac
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,8 @@ class QueueState:
     Of a queue with partitions `parts` has what is known of these, and `common` what outlives each map; the state of one
     of them has its `number`, and the state of the `whole` queue. `learn` takes note of the partitions once the queue is
     seen to have some, or others. `faces` are the queues that programs have, which hear of it, too.
+    Nonces of reads come from `draw`, which only a replay replaces: by them it is drawn which reads serve those who
+    wait.
     Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
     says so, or returns what is done about it.
     """
@@ -92,6 +95,7 @@ class QueueState:
     remember: float | None = None
     creates: bool = False
     on_mismatch: Callable[[QueueState, Any], Any] | None = None
+    draw: Callable[[int], bytes] = field(default=os.urandom)
     view: QueueView = field(default_factory=QueueView)
     siblings: list[ref[QueueState]] = field(default_factory=list)
     hints: tuple[str, ...] = ()

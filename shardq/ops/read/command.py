@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from binascii import b2a_base64
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any, Final
 
@@ -76,13 +76,13 @@ class ReadReply(msgspec.Struct, frozen=True):
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
 
-def new_holder() -> str:
+def new_holder(draw: Callable[[int], bytes] = os.urandom) -> str:
     """Return a nonce of 128 bits that marks the leases of one try of a read.
 
     A counter could repeat after a failover, and a generator of our own in a copy of this process, after a fork or out
     of a snapshot; what the system draws does not.
     """
-    return b2a_base64(os.urandom(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
+    return b2a_base64(draw(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
 
 def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> ReadRequest:
@@ -111,7 +111,7 @@ def read_call(
     them declared, unless these are *likely* to do. The server may run the call up to *delay* seconds later, because a
     blocking wait comes before it. *pumped*: it is the pump's.
     """
-    holder = new_holder()
+    holder = new_holder(state.draw)
     sent = state.clock.monotonic()
     numbers = _numbers(state, request, declare, likely)
     clock = state.server_time

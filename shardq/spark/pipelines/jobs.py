@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
@@ -25,11 +25,14 @@ from pyspark.sql.types import StructType
 from shardq.errors import ConfigError
 from shardq.jobs.archive import events_of
 from shardq.jobs.blocked import BUCKETS, Blocking, bucket_table, buckets_of, with_blocked
-from shardq.jobs.folder import DAY, REWRITTEN, TABLES, FolderRun, run_name
+from shardq.jobs.folder import DAY, REWRITTEN, FolderRun
+from shardq.jobs.gone import RunQueues
+from shardq.jobs.live import server_ms
 from shardq.jobs.making import Seen, Totals
 from shardq.jobs.pivot import ENDED, ROWS, pivot
 from shardq.jobs.schema import CAPACITY, EVENTS, JOBS, OPEN, SETTINGS
-from shardq.jobs.step import ORDER, Around, Life, MadeJobs, State, around, without_former
+from shardq.jobs.step import ORDER, Around, Life, MadeJobs, State, around, without_lost
+from shardq.jobs.tables import TABLES, run_name
 from shardq.model.event import packed
 from shardq.spark.connection import client_of, seen_partitions
 from shardq.spark.events import JournalTrack
@@ -135,6 +138,9 @@ class JobsFolder:
         self.write_small(state.controls, "state", name, "controls.parquet")
         self.write_small(bucket_table(state.buckets), "state", name, "buckets.parquet")
         self.folder.write_json(run.fields(), "runs", f"{run.number:012d}.json")
+        for said in self.folder.names("runs"):
+            if said.removesuffix(".json").isdecimal() and int(said.removesuffix(".json")) < run.number - 1:
+                self.folder.delete("runs", said)
         for table in REWRITTEN:
             for each in self.folder.names(table):
                 if int(each.removeprefix("run=")) < run.number - 1:
@@ -145,37 +151,50 @@ class JobsFolder:
 
 
 def live_batches(
-    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], run: FolderRun, most: int
+    spark: SparkSession, options: Mapping[str, str], queues: RunQueues, run: FolderRun, most: int
 ) -> Iterator[EventBatch]:
-    """The events of journals behind a run, up to where they are now, about *most* in a batch."""
+    """The events of journals behind a run, up to where they are now, about *most* in a batch.
+
+    QueueMissing if there is none of the *queues*.
+    """
     is_last = False
     while not is_last:
-        spans = {name: _span(options, name, run.queues.get(name), max(1, most // len(names))) for name in names}
+        share = max(1, most // len(queues.names))
+        asked = {
+            name: queues.ask(name, partial(_span, options, name, run.queues.get(name), share)) for name in queues.names
+        }
+        queues.check()
+        spans = {name: span for name, span in asked.items() if span is not None}
         is_last = all(each.is_last for each in spans.values())
         reader = spark.read.format("shardq").options(
-            **options, subscribe=",".join(names), state="journal", failOnDataLoss="false", markDataLoss="true",
+            **options, subscribe=",".join(spans), state="journal", failOnDataLoss="false", markDataLoss="true",
             startingOffsets=json.dumps({name: packed(each.begin) for name, each in spans.items()}),
             endingOffsets=json.dumps({name: packed(each.end) for name, each in spans.items()}),
         )  # fmt: skip
-        told = {name: {"id": each.life, "points": each.end} for name, each in spans.items()}
+        told = {name: {"id": each.life, "points": each.end, "upto": each.upto} for name, each in spans.items()}
         run = replace(run, queues={**run.queues, **told})
         yield EventBatch(reader.load(), run.queues)
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """From where and up to where each partition of a queue is read, the queue's id, and whether that is all."""
+    """From where and up to where each partition of a queue is read, the queue's id, and whether that is all.
+
+    It is read `upto` that time, in ms.
+    """
 
     begin: list[int]
     end: list[int]
     life: str
     is_last: bool
+    upto: int
 
 
 def _span(options: Mapping[str, str], name: str, told: Mapping[str, Any] | None, most: int) -> _Span:
     reading = parsed(Reading, {**options, "subscribe": name, "state": "journal"})
     client, states = client_of(reading), seen_partitions(reading, name)
     life = states[0].view.id
+    now = min(server_ms(client, each) for each in states)
     before = told["points"] if told is not None and told["id"] == life else []
     begin, end, is_last = [], [], True
     for at, state in enumerate(states):
@@ -189,7 +208,7 @@ def _span(options: Mapping[str, str], name: str, told: Mapping[str, Any] | None,
             )
         end.append(min(last, begin[at] + max(1, most // len(states))))
         is_last = is_last and end[at] == last
-    return _Span(begin, end, life, is_last)
+    return _Span(begin, end, life, is_last, now if is_last else told["upto"] if told is not None else 0)
 
 
 def archived_batch(spark: SparkSession, path: str, names: Sequence[str], run: FolderRun) -> EventBatch:
@@ -271,7 +290,8 @@ def _told(events: DataFrame, before: FolderRun) -> _Told:
         points = [] if found["id"] != row.queue_id else [*found["points"]]
         points += [0] * (row.partition + 1 - len(points))
         points[row.partition] = row.number
-        queues[row.queue] = {"id": row.queue_id, "points": points}
+        upto = max(row.until, found.get("upto", 0))
+        queues[row.queue] = {"id": row.queue_id, "points": points, "upto": upto}
     return _Told(lives, begins, queues, sum(row.events for row in rows))
 
 
@@ -316,7 +336,7 @@ def _spark_schema(schema: pa.Schema) -> StructType:
 def _pivoted(found: Around, events: pa.Table, carried: pa.Table) -> pa.Table:
     """What the events of some messages make of their rows; runs in a task."""
     rows = pivot(events_of(events), carried.select(OPEN.names).cast(OPEN), found.losses, found.parents)
-    return without_former(rows, found.former)
+    return without_lost(rows, found)
 
 
 def _blocked(blocking: Blocking, rows: pa.Table) -> pa.Table:

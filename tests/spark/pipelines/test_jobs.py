@@ -10,7 +10,9 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
+from shardq.errors import QueueMissing
 from shardq.jobs.folder import TableFolder
+from shardq.jobs.gone import RunQueues
 from shardq.jobs.making import Archived, LiveQueue, make, settings_if_there
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.jobs import JobsFolder, add, archived_batch, live_batches
@@ -42,7 +44,7 @@ class Both:
     def run(self, most: int = ALL) -> None:
         make(LiveQueue(self.client, [self.name]), self.plain, self.seen)
         folder = JobsFolder(self.spark, str(self.ours))
-        for batch in live_batches(self.spark, {"url": self.url}, [self.name], folder.newest(), most):
+        for batch in live_batches(self.spark, {"url": self.url}, RunQueues([self.name]), folder.newest(), most):
             add(folder, batch, self.seen)
 
     def check(self) -> int:
@@ -67,6 +69,24 @@ def test_spark_makes_the_rows_of_plain_python_run_by_run(both: Both, queue: Queu
     work(queue)
     both.run()
     both.check()
+    ours, plain = TableFolder(both.ours).newest(), TableFolder(both.plain).newest()
+    assert max(ours.until.values()) / 1000 <= ours.upto >= plain.upto  # it was read after that
+    for _ in range(2):
+        both.run()
+    assert len([*both.ours.glob("runs/*.json")]) == 2
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_queue_that_is_gone_leaves_the_others_their_jobs_by_spark_too(both: Both, queue: Queue) -> None:
+    work(queue)
+    make(LiveQueue(both.client, [queue.name]), both.plain, both.seen)
+    folder, queues = JobsFolder(both.spark, str(both.ours)), RunQueues(["gone", queue.name])
+    for batch in live_batches(both.spark, {"url": both.url}, queues, folder.newest(), ALL):
+        add(folder, batch, both.seen)
+    assert both.check() > 50
+    assert [*queues.missing] == ["gone"]
+    with pytest.raises(QueueMissing, match="gone"):
+        next(live_batches(both.spark, {"url": both.url}, RunQueues(["gone"]), folder.newest(), ALL))
 
 
 @pytest.mark.runs_in("test-all")
