@@ -172,8 +172,9 @@ twins: $(STAMP) ## what is generated: the client for threads, the settings for t
 	@$(PY) -m tests.house.settings_page
 	@$(PY) -m tests.house.lua_rights
 
-pictures: $(PARTS) ## take the pictures of the page for README.md and docs/dashboard.md, from the real demo
+pictures: $(PARTS) ## take the pictures of the page and of a terminal for README.md and docs, from the real demo
 	@$(PY) -m tests.house.pictures
+	@$(PY) -m tests.house.terminal_picture
 
 proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways
 	@cd shardq/datasink && ../../$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=shardq_edge.binpb shardq_edge.proto
