@@ -52,7 +52,9 @@ class FolderRun:
     def told(cls, number: int, text: str) -> FolderRun:
         """Return what the file of a run says."""
         said = json.loads(text)
-        return cls(number, said["queues"], said["until"], said["batch"], said["names"])
+        if not all(isinstance(said[each], dict) for each in ("queues", "until", "names")):
+            raise TypeError("its parts are no tables")
+        return cls(number, said["queues"], said["until"], int(said["batch"]), said["names"])
 
     def done(self, number: int, state: State) -> FolderRun:
         """Return what a run with this number says that ends here."""
@@ -98,7 +100,7 @@ class TableFolder:
         path = runs / f"{found:012d}.json"
         try:
             return FolderRun.told(found, path.read_text())
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigError(f"{path} is not what a run says that is done: the folder is damaged") from None
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def _run_of(path: Path) -> int:
 def _rows_of(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         return pq.read_table(path, partitioning=None).select(schema.names).cast(schema)
-    except (pa.ArrowException, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:  # PyArrow tells some damage as an error of the disk
         raise ConfigError(f"{path} is no table of jobs, or is damaged: {str(error)[:200]}") from error
 
 
