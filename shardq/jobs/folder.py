@@ -54,7 +54,9 @@ class FolderRun:
         said = json.loads(text)
         if not all(isinstance(said[each], dict) for each in ("queues", "until", "names")):
             raise TypeError("its parts are no tables")
-        return cls(number, said["queues"], said["until"], int(said["batch"]), said["names"])
+        if type(said["batch"]) is not int:
+            raise TypeError("its batch is no number")
+        return cls(number, said["queues"], said["until"], said["batch"], said["names"])
 
     def done(self, number: int, state: State) -> FolderRun:
         """Return what a run with this number says that ends here."""
