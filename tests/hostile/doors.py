@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -269,7 +270,9 @@ def _options() -> Door:
         return kind, given
 
     def take(made: Any) -> None:
-        found = options.parsed(*made)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # what Python says of a pattern: it is not refused for it
+            found = options.parsed(*made)
         for option in ("startingOffsets", "endingOffsets") if isinstance(found, options.Reading) else ():
             if getattr(found, "starting_offsets" if option == "startingOffsets" else "ending_offsets").startswith("{"):
                 options.place_of(found.point(option, "jobs#1"))
