@@ -177,7 +177,7 @@ def _patterns(where: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ConfigError(f"{where} must be a list of texts")
     if bad := [each for each in value if "*" in each[:-1]]:
-        raise ConfigError(f"{where}: a * may only be the last character, unlike in {bad[0]!r}")
+        raise ConfigError(f"{where}: a * may only be the last character, unlike in {shown(bad[0])}")
     return value
 
 

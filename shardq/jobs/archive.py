@@ -77,7 +77,7 @@ def _read(folders: Sequence[Path]) -> pa.Table:
         try:
             table = ds.dataset(each, format="parquet").to_table()
             tables.append(events_of(table, unquote(each.parent.name.removeprefix("queue="))))
-        except (pa.ArrowException, OSError) as error:  # PyArrow tells some damage as an error of the disk
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # all of these are how PyArrow tells damage
             raise ConfigError(f"{each} is no part of an archive, or is damaged: {str(error)[:200]}") from error
     return pa.concat_tables(tables).sort_by([("time", "ascending"), ("queue_id", "ascending"), ("number", "ascending")])
 

@@ -205,7 +205,7 @@ def _run_of(path: Path) -> int:
 def _rows_of(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         return pq.read_table(path, partitioning=None).select(schema.names).cast(schema)
-    except (pa.ArrowException, OSError, KeyError) as error:  # PyArrow tells some damage as an error of the disk
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:  # how PyArrow tells damage
         raise ConfigError(f"{path} is no table of jobs, or is damaged: {str(error)[:200]}") from error
 
 

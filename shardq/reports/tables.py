@@ -30,6 +30,10 @@ LEFT_OUT: Final = frozenset({"values"})
 DAY: Final = 86_400.0
 
 
+DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
+"""What DuckDB raises for a damaged file: the last two if a name in it is no text."""
+
+
 class ReportSpan(NamedTuple):
     """What a report is of: from `since` until before `until`, in seconds since the epoch."""
 
@@ -71,7 +75,7 @@ class Tables:
             found = self._link.execute(text)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-        except duckdb.Error as error:
+        except DAMAGE as error:
             raise ConfigError(f"what is in {self._files.path} is no table of jobs, or is damaged: {error}") from error
 
     def _view(self, name: str, schema: Any, kinds: Sequence[str]) -> None:
@@ -83,7 +87,7 @@ class Tables:
             else:
                 found = self._link.from_arrow(schema.empty_table())
             found.project(columns).create_view(name)
-        except duckdb.Error as error:
+        except DAMAGE as error:
             raise ConfigError(f"what is in {self._files.path} is no table of jobs, or is damaged: {error}") from error
 
     def _spanned(self, since: float | None, until: float | None) -> ReportSpan:
