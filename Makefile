@@ -26,7 +26,7 @@ TESTS     = $(PY) -m $(if $(SHARDQ_GATE),tests.gate,pytest) -q -n auto $(WITHOUT
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker flickered check fmt lint types layers lua docs diagrams pictures \
+.PHONY: help setup parts demo demo-spark demo-edge test test-all soak matrix flicker flickered check fmt lint types layers lua docs diagrams pictures \
   twins proto examples bench bench-worker plots wheel site release clean
 
 help: ## print this
@@ -116,7 +116,7 @@ demo-edge: $(STAMP) ## a producer without access to Redis, while the link is cut
 	@$(PY) -m examples.demo_edge
 
 # Tests start hundreds of processes, the demo seven: bytecode is kept, so that each need not compile shardq first.
-demo test test-all soak flicker docs examples: export PYTHONDONTWRITEBYTECODE =
+demo test test-all soak matrix flicker docs examples: export PYTHONDONTWRITEBYTECODE =
 
 test: flickered setup $(PARTS) ## every promise once, in minutes; SPARK=no leaves shardq.spark out
 	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(TESTS)
@@ -127,6 +127,9 @@ test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole
 # What is long by nature: `make test-all` runs a short form of each of these.
 soak: setup $(PARTS) ## the long forms of walks, kills and slot moves, and all cases with each client
 	@SHARDQ_TESTS=soak $(TESTS)
+
+matrix: setup $(PARTS) ## tests with each Python, server and old package, and a table of it into docs/support.md (hours); CELLS=redis runs those of that name
+	@$(PY) -m tests.house.matrix --cells '$(CELLS)' $(PYTEST_ARGS)
 
 flicker: setup $(PARTS) ## the tests of PYTEST_ARGS, or all of make test, N times, half of them on a busy machine: which fail? N=200 clears flickers
 	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(PY) -m tests.flicker $(or $(N),20) $(WITHOUT) $(PYTEST_ARGS)

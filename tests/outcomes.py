@@ -101,12 +101,19 @@ def tell(path: str, words: Sequence[str]) -> int:
 
 
 def run_apart(
-    words: Sequence[str], environment: Mapping[str, str], log: Path, timeout: float | None = None
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    timeout: float | None = None,
+    python: str = sys.executable,
 ) -> Outcomes:
-    """Run pytest in a process of its own, which prints into *log* and is killed after *timeout* seconds."""
+    """Run pytest in a process of its own, which prints into *log* and is killed after *timeout* seconds.
+
+    *python* may be that of another environment.
+    """
     with tempfile.TemporaryDirectory(prefix="shardq-outcomes-") as folder, log.open("w") as file:
         path = Path(folder) / "outcomes.json"
-        command = [sys.executable, "-c", _PROGRAM, str(path), *words]
+        command = [python, "-c", _PROGRAM, str(path), *words]
         try:
             ended = subprocess.run(command, env=environment, stdout=file, stderr=file, timeout=timeout)
         except subprocess.TimeoutExpired:

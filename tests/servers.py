@@ -142,11 +142,21 @@ class _Group:
 
 
 class Replicated(_Group):
-    """A primary and its replicas, in sync when the context is entered."""
+    """A primary and its replicas, in sync when the context is entered; what is in a `folder` survives their death."""
 
-    def __init__(self, kind: ServerKind | None = None, *, replicas: int = 1) -> None:
-        options = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1", "repl-timeout": "5"}
-        self.members = [Server(kind, port=0, options=options) for _ in range(1 + replicas)]
+    def __init__(
+        self,
+        kind: ServerKind | None = None,
+        *,
+        replicas: int = 1,
+        folder: Path | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        quick = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1", "repl-timeout": "5"}
+        self.members = [
+            Server(kind, port=0, directory=folder / str(at) if folder else None, options=quick | {**(options or {})})
+            for at in range(1 + replicas)
+        ]
         self.primary, *self.replicas = self.members
 
     def wait_in_sync(self, timeout: float = 30.0) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
 
+from shardq.arguments import shown
 from shardq.bearer import NAME, digests, expiry, holder
 from shardq.errors import ConfigError
 from shardq.files import read_file, shortened, toml
@@ -93,7 +94,7 @@ def _entry(where: str, table: Any) -> PersonEntry:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
     if unknown := sorted(set(table) - _FIELDS):
-        raise ConfigError(f"{where} has the unknown field {unknown[0]!r}")
+        raise ConfigError(f"{where} has the unknown field {shown(unknown[0])}")
     name, role = table.get("name"), table.get("role")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(f"{where} needs a name of 1 to 100 letters, digits and . _ -")

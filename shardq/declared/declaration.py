@@ -78,7 +78,7 @@ def declared_queue(name: str, found: Any) -> DeclaredQueue:
 
 def _weights(table: Mapping[str, Any]) -> Mapping[str, int]:
     _keys("weights", table, MAX_WEIGHTED)
-    return {key: whole(f"the weight of {key!r}", weight, 1, MAX_WEIGHT) for key, weight in table.items()}
+    return {key: whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT) for key, weight in table.items()}
 
 
 def _all_limits(table: Mapping[str, Any]) -> Mapping[str, Limits | str]:
@@ -90,7 +90,7 @@ def _plans(table: Mapping[str, Any]) -> Mapping[str, Plan]:
     known = {*Plan.__struct_fields__} - {"tenants"}
     found: dict[str, Plan] = {}
     for name, each in table.items():
-        where = f"plan {name!r}"
+        where = f"plan {shown(name)}"
         _only(_table(each, where), known, where)
         found[check_plan(name)] = Plan(**each)
     return found
@@ -117,7 +117,7 @@ def _keys(where: str, found: Iterable[str], most: int) -> tuple[str, ...]:
 
 
 def _limits(key: str, found: Any) -> Limits:
-    where = f"the limits of {key!r}"
+    where = f"the limits of {shown(key)}"
     table = _table(found, where)
     _only(table, {*Limits.__struct_fields__}, where)
     return Limits(**table)

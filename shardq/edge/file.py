@@ -23,7 +23,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from shardq.clock import SystemClock
 from shardq.edge.salvage import Salvaged, salvage
-from shardq.edge.schema import APPLICATION, COUNTING, PAGE_BYTES, SCHEMA, TABLES
+from shardq.edge.schema import APPLICATION, COUNTING, ERRORS, PAGE_BYTES, SCHEMA, TABLES
 from shardq.edge.version_one import bring_up_to_date, is_version_one
 from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
 from shardq.files import is_foreign
@@ -113,7 +113,7 @@ class SpoolFile:
                     self.db.execute(begin)
                     self._check_place()
                     yield self.db
-            except sqlite3.Error as error:
+            except ERRORS as error:
                 raise self.failure(error) from None
 
     def _check_place(self) -> None:
@@ -196,7 +196,7 @@ class SpoolFile:
         with self.lock:
             try:
                 self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # that cuts the file
-            except sqlite3.Error as error:
+            except ERRORS as error:
                 raise self.failure(error) from None
         return bool(free - SPARE_PAGES > PAGES_GIVEN_BACK)
 
@@ -288,7 +288,7 @@ class SpoolFile:
             prepare(self.db, on_disk=self._on_disk)
             with self.transaction(WRITE):
                 self._check_kind()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self.failure(error) from None
 
     def _check_kind(self) -> None:
@@ -315,7 +315,7 @@ class SpoolFile:
     def mend(self) -> None:
         """Put what can be read of a damaged file into a new one, if no other process has, and open that."""
         with self.lock, self._guard():
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(*ERRORS):
                 self.db.execute(WRITE)  # other processes wait, and then see that the file is another one
             try:
                 if self.path.stat().st_ino == self._inode:
@@ -334,7 +334,7 @@ class SpoolFile:
         aside, fresh = self._aside(), self._beside(".salvaging")
         try:
             found = self._salvage(old, fresh)
-        except (sqlite3.Error, OSError) as error:
+        except (*ERRORS, OSError) as error:
             self._forget_unfinished()  # a disk that is full needs the room
             raise SpoolFull(f"spool {str(self.path)!r} is damaged, and cannot be copied yet: {error}") from None
         fresh.rename(self._beside(".salvaged"))
@@ -414,10 +414,12 @@ class SpoolFile:
                     ) from None
                 time.sleep(LOOK_INTERVAL)
 
-    def failure(self, error: sqlite3.Error) -> SpoolFull | SpoolDamaged:
+    def failure(self, error: sqlite3.Error | UnicodeDecodeError) -> SpoolFull | SpoolDamaged:
         """Return what an error of SQLite means for who uses the spool."""
         extended = getattr(error, "sqlite_errorcode", 0)
         code, where = extended & 0xFF, f"spool {str(self.path)!r}"
+        if isinstance(error, UnicodeDecodeError):
+            return Damaged(f"{where} is damaged")
         if code in _DAMAGE_CODES or extended in _CUT_OFF or str(error).startswith("no such "):
             return Damaged(f"{where} is damaged ({error})")
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):

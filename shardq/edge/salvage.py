@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
 
-from shardq.edge.schema import OVERHEAD
+from shardq.edge.schema import ERRORS, OVERHEAD
 
 COUNTS: Final = "accepted, acked, refused, dropped, forgotten, forgotten_seq, resent"
 ROWS_AT_ONCE: Final = 16
@@ -83,7 +83,7 @@ def recount(db: sqlite3.Connection) -> None:
 def _copy_counts(old: sqlite3.Connection, new: sqlite3.Connection, found: Salvaged) -> None:
     try:
         row = old.execute(f"SELECT waiting, {COUNTS} FROM counts").fetchone()
-    except sqlite3.Error:
+    except ERRORS:
         return
     if row and all(isinstance(each, int) and each >= 0 for each in row):
         found.waiting = row[0]
@@ -185,7 +185,7 @@ def _some(db: sqlite3.Connection, statement: str, number: int) -> tuple[list[tup
     found: list[tuple[Any, ...]] = []
     try:
         found.extend(db.execute(statement, (number,)))
-    except sqlite3.Error:
+    except ERRORS:
         return found, False
     return found, True
 
@@ -198,7 +198,7 @@ def _top(db: sqlite3.Connection, table: str) -> int:
     ):
         try:
             (found,) = db.execute(question, (table,)).fetchone() or (None,)
-        except sqlite3.Error:
+        except ERRORS:
             continue
         if isinstance(found, int):
             return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shardq.arguments import whole
+from shardq.arguments import shown, whole
 from shardq.bearer import NAME, digests, expiry, holder
 from shardq.errors import ConfigError
 from shardq.files import read_file, shortened, toml
@@ -132,7 +132,7 @@ def _token(where: str, table: Any) -> Token:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table")
     if unknown := sorted(set(table) - _KNOWN):
-        raise ConfigError(f"{where} has the unknown field {unknown[0]!r}")
+        raise ConfigError(f"{where} has the unknown field {shown(unknown[0])}")
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(f"{where} needs a name of 1 to 100 letters, digits and . _ -")
@@ -177,7 +177,7 @@ def _patterns(where: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ConfigError(f"{where} must be a list of texts")
     if bad := [each for each in value if "*" in each[:-1]]:
-        raise ConfigError(f"{where}: a * may only be the last character, unlike in {bad[0]!r}")
+        raise ConfigError(f"{where}: a * may only be the last character, unlike in {shown(bad[0])}")
     return value
 
 

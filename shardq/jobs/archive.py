@@ -55,8 +55,11 @@ def _days(batch: Path, names: Sequence[str]) -> list[list[Path]]:
 def _read(folders: Sequence[Path]) -> pa.Table:
     tables = [EVENTS.empty_table()]
     for each in folders:
-        table = ds.dataset(each, format="parquet").to_table()
-        tables.append(events_of(table, unquote(each.parent.name.removeprefix("queue="))))
+        try:
+            table = ds.dataset(each, format="parquet").to_table()
+            tables.append(events_of(table, unquote(each.parent.name.removeprefix("queue="))))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # all of these are how PyArrow tells damage
+            raise ConfigError(f"{each} is no part of an archive, or is damaged: {str(error)[:200]}") from error
     return pa.concat_tables(tables).sort_by([("time", "ascending"), ("queue_id", "ascending"), ("number", "ascending")])
 
 

@@ -55,7 +55,11 @@ class FolderRun:
         """Return what the file of a run says."""
         said = json.loads(text)
         if said["version"] != VERSION:
-            raise ConfigError(f"the tables are of version {said['version']!r}, and this shardq knows {VERSION}")
+            raise ConfigError(f"the tables are of version {str(said['version'])[:40]}, and this shardq knows {VERSION}")
+        if not all(isinstance(said[each], dict) for each in ("queues", "until", "names")):
+            raise TypeError("its parts are no tables")
+        if type(said["batch"]) is not int:
+            raise TypeError("its batch is no number")
         return cls(number, said["queues"], said["until"], said["batch"], said["names"])
 
     def done(self, number: int, state: State) -> FolderRun:
@@ -103,7 +107,7 @@ class TableFolder:
         path = runs / f"{found:012d}.json"
         try:
             return FolderRun.told(found, path.read_text())
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigError(f"{path} is not what a run says that is done: the folder is damaged") from None
 
     # --- reading ------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
 T = TypeVar("T")
 TABLES: Final = {"jobs": JOBS, "settings": SETTINGS, "capacity": CAPACITY, "lost": LOST}
 """The tables that runs add to."""
+DAMAGE: Final = (pa.ArrowException, OSError, KeyError, UnicodeDecodeError)
+"""What PyArrow raises for a file that is damaged, or lacks a column."""
 TRIES: Final = 5
 """How often tables are read that others compact or remove meanwhile."""
 LAST_US: Final = 253_402_300_799_999_999
@@ -106,7 +108,9 @@ def rows_of(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None)
     try:
         found = pq.read_table(path, partitioning=None, columns=[*names]).select(names)
         found = found.cast(pa.schema([schema.field(each) for each in names]))
-    except (pa.ArrowException, KeyError) as error:
+    except FileNotFoundError:  # others have compacted what that run saw
+        raise
+    except DAMAGE as error:
         raise ConfigError(f"{path} is no table of jobs, or is damaged: {in_a_line(error)}") from error
     for name in names:
         if not _is_possible(found[name]):
@@ -118,7 +122,9 @@ def check_names(path: Path, schema: pa.Schema) -> None:
     """ConfigError if a file lacks a column of *schema*, or is none of Parquet."""
     try:
         lacking = {*schema.names} - {*pq.read_schema(path).names}
-    except pa.ArrowException as error:
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
         raise ConfigError(f"{path} is no table of jobs, or is damaged: {in_a_line(error)}") from error
     if lacking:
         raise ConfigError(f"{path} is no table of jobs, or is damaged: it has no column {min(lacking)}")

@@ -18,7 +18,9 @@ LEASE: Final = 30.0
 _OTHERS: Final = ("task", "error", "reason", "older_than", "newer_than", "state")
 """The fields of a filter but the tenant."""
 
-_HEAD: Final = re.compile(rb"([a-z]+) (\S+)((?: \d+){7}) (\d+|-) (\d+) (\d+) (\d+)-(\d+) (\d+-\d+)")
+_HEAD: Final = re.compile(
+    rb"([a-z]+) (\S+)((?: \d{1,20}){7}) (\d{1,20}|-) (\d{1,20}) (\d{1,20}) (\d{1,20})-(\d{1,20}) (\d{1,20}-\d{1,20})"
+)
 
 
 class AskedAction(msgspec.Struct, frozen=True):

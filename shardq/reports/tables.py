@@ -42,6 +42,10 @@ RANGES: Final = {TIMES: f"{{}} BETWEEN 0 AND {LAST_US / 1e6:.0f}", "DOUBLE": f"a
 """What values of a type can be: files that something else wrote may have NaN, and years that no Python knows."""
 
 
+DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
+"""What DuckDB raises for a damaged file: the last two if a name in it is no text."""
+
+
 class ReportSpan(NamedTuple):
     """What a report is of: from `since` until before `until`, in seconds since the epoch."""
 
@@ -84,10 +88,10 @@ class Tables:
             found = self._link.execute(text)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-        except duckdb.Error as error:
+        except DAMAGE as error:
             raise self._said(error) from error
 
-    def _said(self, error: duckdb.Error) -> Exception:
+    def _said(self, error: Exception) -> Exception:
         """Return what is raised for an error of DuckDB: in one line, as it has many with the text of the query."""
         if isinstance(error, duckdb.IOException) and any(not Path(each).exists() for each in self._read):
             return FileNotFoundError("files were compacted or removed while they were read")
@@ -108,7 +112,7 @@ class Tables:
                 found = self._link.from_arrow(schema.empty_table())
             found.project(columns).create_view(name)
             self._read += read
-        except duckdb.Error as error:
+        except DAMAGE as error:
             raise self._said(error) from error
 
     def _spanned(self, since: float | None, until: float | None) -> ReportSpan:

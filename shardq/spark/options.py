@@ -129,7 +129,7 @@ class Reading(Parsing):
             raise ConfigError("say which queues to read: give either option subscribe, or subscribePattern")
         try:
             re.compile(self.subscribe_pattern)
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise ConfigError(f"option subscribePattern is no regular expression: {error}") from None
         if 0 < self.max_offsets_per_trigger < self.min_offsets_per_trigger:
             raise ConfigError("option minOffsetsPerTrigger must not be above maxOffsetsPerTrigger")
@@ -139,7 +139,8 @@ class Reading(Parsing):
             raise ConfigError("option subscribe names a queue twice")
         if wrong := [each for each in self.states if each not in (*LIVE_STATES, "dead", "journal")]:
             raise ConfigError(
-                f"option state is {', '.join(LIVE_STATES)} (or several of these), dead, or journal, not {wrong[0]!r}"
+                f"option state is {', '.join(LIVE_STATES)} (or several of these), dead, or journal, "
+                f"not {shown(wrong[0])}"
             )
         if len(self.states) > 1 and not set(self.states) <= set(LIVE_STATES):
             raise ConfigError("dead and journal are tables of their own: read them apart")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -173,9 +174,12 @@ def context_of(span: Span) -> Mapping[str, str]:
 
 @guarded(nothing)
 def note_ids(span: Span, ids: Iterable[str]) -> None:
-    """Note at the span of a batch of which messages it is: of its first MAX_IDS."""
+    """Note at the span of a batch of which messages it is: of its first MAX_IDS.
+
+    Old versions of OpenTelemetry drop a list whose items are of a subclass of str, as the result of a write is.
+    """
     if span.is_recording():
-        note(span, MESSAGES, list(ids)[:MAX_IDS])
+        note(span, MESSAGES, [str(each) for each in islice(ids, MAX_IDS)])
 
 
 @guarded(nothing)

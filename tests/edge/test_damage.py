@@ -139,6 +139,16 @@ def test_a_file_that_cannot_be_opened_is_moved_aside(
     assert "nobody knows how many could not be read" in caplog.text
 
 
+def test_a_damaged_table_of_tables_that_is_no_text_is_damage_too(tmp_path: Path) -> None:
+    """SQLite quotes it in its error, which Python cannot read."""
+    path = tmp_path / "spool.db"
+    spooled(path, 20)
+    flip(path, path.read_bytes().index(b"CREATE INDEX held_by_since"), 12)
+    with closing(Spool(path)) as spool:
+        assert spool.counts().waiting == 0
+    assert aside(path).stat().st_size > PAGE_BYTES
+
+
 def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     change(path, "CREATE TABLE theirs (x)")
