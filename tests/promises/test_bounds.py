@@ -17,6 +17,7 @@ import pytest
 from shardq import Delivery, Limits, Message, Queue, Where
 from shardq.ops.inspect.tenants import Order
 from shardq.ops.read.give_back import unread
+from tests.conformance.partitions.differences import PARTITIONS
 from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
 from tests.promises.watching import touched, unbounded, watched
@@ -25,8 +26,8 @@ from tests.surface import calls, differences, not_called
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.runs_in("test-all")
-FEW, MANY = 800, 3_200
-"""Members of an index."""
+FEW, MANY = 800 * (PARTITIONS or 1), 3_200 * (PARTITIONS or 1)
+"""Members of an index; of each partition's, where there are some."""
 BATCH = 100
 MORE = 2.0
 """How much more a script may touch beside many members, by chance: a piece of a scan has more of them."""

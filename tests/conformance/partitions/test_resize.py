@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from shardq.partitions import resize
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from tests.conformance.conftest import OpenQueue
+from tests.conformance.partitions.maps import begin
 from tests.conformance.world import World, drained, keys_of
 
 TENANTS = [f"tenant-{number}" for number in range(20)]
@@ -98,29 +99,13 @@ def test_a_key_is_never_stored_twice_across_resizes(world: World, queue: Queue, 
     assert queue.len() == len(TENANTS) * (2 + len(SIZES))
 
 
-def begun(queue: Queue, wanted: int) -> None:
-    """A resize that dies between its two effects."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resize, "Sleep", dies)
-        with pytest.raises(Died):
-            queue.resize(partitions=wanted)
-
-
-class Died(Exception):
-    """The process ends here."""
-
-
-def dies(seconds: float) -> NoReturn:
-    raise Died
-
-
 @pytest.mark.parametrize("wanted", [6, 2])
 def test_a_client_of_the_map_before_and_one_of_the_next_store_a_key_once(
     world: World, queue: Queue, wanted: int
 ) -> None:
     """Whoever writes it first: the one of the next asks where it was, and then the one before is refused there."""
     queue.resize(partitions=3)
-    begun(queue, wanted)
+    begin(queue, wanted)
     before = fresh(world, queue)
     before.write("x", shard_key="t")
     assert (map_in(before).written, (map_in(before).towards or [0])[0]) == (3, wanted)
@@ -142,7 +127,7 @@ def test_a_client_of_the_map_before_and_one_of_the_next_store_a_key_once(
 @pytest.mark.parametrize("wanted", [6, 1])
 def test_a_resize_that_died_half_way_is_called_again_and_goes_on(world: World, queue: Queue, wanted: int) -> None:
     queue.resize(partitions=3)
-    begun(queue, wanted)
+    begin(queue, wanted)
     between = fresh(world, queue)
     ids = ids_of_written(between)
     assert [each.is_written for each in between.partitions()] == [number < 3 for number in range(max(3, wanted))]
