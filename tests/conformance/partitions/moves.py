@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -17,7 +17,7 @@ from tests.conformance.random_ops import KEYS, RandomOps
 from tests.conformance.world import World
 
 SIZES = (1, 2, 3, 4, 6)
-LASTING = 1e6
+LASTING = 10**6
 """Seconds for which keys are remembered: longer than a walk."""
 
 NAMES = ("a", "b", "f f")
@@ -44,7 +44,7 @@ class PartedOps(RandomOps):
 
     def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random, other: Queue) -> None:
         super().__init__(open_queue, world, rng, dedup_window=LASTING, max_dedup=10**6, result_ttl=LASTING,
-                         journal=10**6, max_schedules=1000)  # type: ignore[arg-type]  # fmt: skip
+                         journal=10**6, max_schedules=1000)  # fmt: skip
         self._other, self._first = other, dict[tuple[Key, str], Written]()
         self._unique = dict[tuple[Key, str], str]()
         self._told, self._position = set[str](), 0
@@ -56,6 +56,10 @@ class PartedOps(RandomOps):
             self._assign: 0.7, self._unassign: 0.3, self._schedule: 0.7, self._look_at_messages: 1,
             self._look_at_tenants: 1, self._look_at_settings: 1, self._look_at_numbers: 1, self._look_at_journal: 1,
         }  # fmt: skip
+
+    def moves(self) -> Iterable[Callable[[], None]]:
+        """All that a step may do."""
+        return self._acts
 
     def remaining(self) -> set[str]:
         """As of any queue, once nothing is held back any more. The journal has told of each message."""
@@ -331,6 +335,7 @@ class PartedOps(RandomOps):
         assert [each.number for each in parts] == [*range(len(parts))]
         for name in ("in_flight", "backlog", "delayed", "dead", "acked"):
             assert sum(getattr(each.stats, name) for each in parts) == getattr(stats, name), name
+        assert queue.len() == stats.backlog + stats.in_flight
         assert queue.history() == []
         assert (queue.outlook().waits, queue.verdict().queue) == (stats.backlog + stats.delayed, queue.name)
         assert all(each.recent == sum(each.minutes) for each in queue.failures())

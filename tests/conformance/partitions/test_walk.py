@@ -5,12 +5,17 @@ SHARDQ_WALK_STEPS=50000 walks longer, and SHARDQ_SEED repeats a walk.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from shardq.partitions import resize
+from shardq.partitions.shapes import SHAPES
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.partitions.moves import PartedOps
 from tests.conformance.walk.audit import self_contradictions
@@ -34,12 +39,36 @@ def test_whatever_happens_sums_are_a_full_count_and_nothing_is_lost(
     for _ in range(WALKS):
         name = open_queue(create=False).name
         ops = PartedOps(open_queue, world, rng, world.client().queue(name))
-        for _ in range(STEPS):
-            ops.step()
-            check(ops, world)
-        assert ops.remaining() == set()
+        with told(ops):
+            for _ in range(STEPS):
+                ops.step()
+                check(ops, world)
+            assert ops.remaining() == set()
         assert world.census(ops.queue).problems() == []
         world.raw.flushall()
+
+
+@pytest.mark.once
+def test_each_verb_of_a_queue_is_in_a_move(open_queue: OpenQueue, world: World, rng: random.Random) -> None:
+    """And of its schedules."""
+    world.partitions = 3
+    ops = PartedOps(open_queue, world, rng, world.client().queue(open_queue(create=False).name))
+    moves = "".join(map(inspect.getsource, [*ops.moves(), ops.listed, ops.letters]))
+    called = {
+        *(f"Queue.{name}" for name in re.findall(r"(?:queue|_other)\.(\w+)\(", moves)),
+        *(f"Schedules.{name}" for name in re.findall(r"queue\.schedules\.(\w+)\(", moves)),
+    }
+    assert {name for name in SHAPES if name.startswith(("Queue.", "Schedules."))} - called == set()
+
+
+@contextmanager
+def told(ops: PartedOps) -> Iterator[None]:
+    """If this fails, tell what was done."""
+    try:
+        yield
+    except BaseException:
+        print("\n".join(ops.log))
+        raise
 
 
 def check(ops: PartedOps, world: World) -> None:

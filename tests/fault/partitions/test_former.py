@@ -1,12 +1,15 @@
-"""A real client of the version before partitions beside others: nothing is lost, and doctor tells what it cannot see."""
+"""A real client of the version before partitions beside others: nothing is lost, and doctor tells what it misses."""
 
 from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 
 import pytest
 
@@ -65,74 +68,83 @@ def former(code: Path, cluster: Cluster, queue: Queue) -> Iterator[FormerClient]
         yield former
 
 
+@dataclass
+class Traffic:
+    """What was written and read, of whom; all go on until it is over."""
+
+    written: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+    over: Event = field(default_factory=Event)
+    lock: Lock = field(default_factory=Lock)
+
+    def note(self, written: Iterable[str] = (), read: Iterable[str] = ()) -> None:
+        with self.lock:
+            self.written.update(written)
+            self.read.update(read)
+
+    def count(self, name: str) -> int:
+        """How many of that name were written."""
+        with self.lock:
+            return sum(payload.startswith(name) for payload in self.written)
+
+
+def pairs(name: str, number: int) -> list[tuple[str, str]]:
+    """Three messages: payloads that no others have, and shard keys."""
+    return [(f"{name}.{number}.{at}", TENANTS[(3 * number + at) % len(TENANTS)]) for at in range(3)]
+
+
+def go_on_as_before(traffic: Traffic, former: FormerClient) -> None:
+    number = 0
+    while not traffic.over.is_set():
+        one, *others = pairs("former", number := number + 1)
+        former.ask("write", *one)
+        former.ask("write_many", *others)
+        traffic.note((payload for payload, _ in (one, *others)), former.ask("read", 5))
+
+
+def write(traffic: Traffic, queue: Queue) -> None:
+    number = 0
+    while not traffic.over.is_set():
+        queue.write_many(some := pairs("new", number := number + 1))
+        traffic.note(payload for payload, _ in some)
+
+
+def consume(traffic: Traffic, queue: Queue) -> None:
+    while not (traffic.over.is_set() and queue.len() == 0):
+        found = queue.read_many(5, block=0.1)
+        assert queue.ack_many(found) == []
+        traffic.note(read=(str(each.payload) for each in found))
+
+
 def test_nothing_is_lost_while_it_writes_and_reads_beside_others_and_the_queue_is_resized(
     cluster: Cluster, queue: Queue, former: FormerClient
 ) -> None:
-    lock, over, failed = Lock(), Event(), list[Exception]()
-    written, read = Counter[str](), Counter[str]()
-
-    def pairs(name: str, number: int) -> list[tuple[str, str]]:
-        return [(f"{name}.{number + at}", TENANTS[(number + at) % len(TENANTS)]) for at in range(3)]
-
-    def go_on_as_before(queue: Queue) -> None:
-        number = 0
-        while not over.is_set():
-            one, *others = pairs("former", number)
-            former.ask("write", *one)
-            former.ask("write_many", *others)
-            found = former.ask("read", 5)
-            with lock:
-                written.update(payload for payload, _ in (one, *others))
-                read.update(found)
-            number += 3
-
-    def write(queue: Queue) -> None:
-        number = 0
-        while not over.is_set():
-            queue.write_many(some := pairs("new", number))
-            with lock:
-                written.update(payload for payload, _ in some)
-            number += 3
-
-    def consume(queue: Queue) -> None:
-        while not (over.is_set() and queue.len() == 0):
-            found = queue.read_many(5, block=0.1)
-            assert queue.ack_many(found) == []
-            with lock:
-                read.update(str(each.payload) for each in found)
-
-    def run(number: int) -> None:
-        try:
-            with Client.from_url(cluster.url, timeout=SOON) as client:
-                (go_on_as_before, write, consume)[number](client.queue(queue.name))
-        except Exception as error:  # noqa: BLE001 (the test raises it)
-            failed.append(error)
-
-    def of_former() -> int:
-        return sum(payload.startswith("former") for payload in [*written])
-
-    threads = [Thread(target=run, args=(number,)) for number in range(3)]
-    for each in threads:
-        each.start()
-    try:
+    traffic = Traffic()
+    with ExitStack() as stack:
+        others = [stack.enter_context(Client.from_url(cluster.url, timeout=SOON)) for _ in range(2)]
+        pool = stack.enter_context(ThreadPoolExecutor(3))
+        stack.callback(traffic.over.set)
+        running = [
+            pool.submit(go_on_as_before, traffic, former),
+            *(
+                pool.submit(run, traffic, each.queue(queue.name))
+                for run, each in zip((write, consume), others, strict=True)
+            ),
+        ]
         for wanted in (3, 5, 2):
             queue.resize(partitions=wanted)
-            with lock:
-                counts = written.total(), of_former()
+            counts = [(name, traffic.count(name)) for name in ("former", "new")]
 
-            def has_gone_on(counts: tuple[int, int] = counts) -> bool:
-                with lock:
-                    return bool(failed) or (written.total() > counts[0] + 60 and of_former() > counts[1] + 9)
+            def has_gone_on(counts: list[tuple[str, int]] = counts) -> bool:
+                is_over = any(each.done() for each in running)  # one has failed
+                return is_over or all(traffic.count(name) > count + 30 for name, count in counts)
 
             eventually(has_gone_on, SOON)
-    finally:
-        over.set()
-        for each in threads:
-            each.join(SOON)
-    assert failed == []
-    for found in (former.ask("read", 1000), queue.read_many(1000)):
-        assert found == []
-    assert read == written
+        traffic.over.set()
+        for each in running:
+            each.result(SOON)
+    assert (former.ask("read", 1000), queue.read_many(1000)) == ([], [])
+    assert traffic.read == traffic.written
 
 
 def test_what_it_cannot_see_waits_for_the_others_and_doctor_tells(
