@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from shardq import ConfigError, Empty, Limits, Message, Queue, QueueNotEmpty, Where, Written
+from shardq import ConfigError, Empty, Limits, Queue, QueueNotEmpty, Where, Written
 from shardq.model.action import ActionStatus
 from shardq.model.where import WhereState
 from shardq.tasks import Tasks
@@ -123,8 +123,7 @@ class PartedOps(RandomOps):
         tenant, key = self._rng.choice(KEYS), self._rng.choice("xy")
         before, queue = self._unique.get((tenant, key), ""), self._rng.choice((self.queue, self._other))
         lives = before in self.listed()
-        message = Message(next(self._numbers), tenant, unique_key=key)
-        (written,) = queue.write_many([message])
+        written = queue.write(next(self._numbers), shard_key=tenant, unique_key=key)
         assert (written == before, written.is_new) == (lives, not lives)
         self._unique[tenant, key] = written
         self.alive.add(written)
@@ -290,10 +289,12 @@ class PartedOps(RandomOps):
         queue, name = self.queue, self._rng.choice("rst")
         found = queue.schedules.add(name, "call", shard_key=self._rng.choice(KEYS), every=86_400, paused=True)
         assert [each.name for each in queue.schedules.list()] == [name] == [found.name]
-        self.alive.add(queue.schedules.run(name))
         queue.schedules.resume(name)
         queue.schedules.pause(name)
-        assert [queue.schedules.remove(name) for _ in range(2)] == [True, False]
+        try:
+            self.alive.add(queue.schedules.run(name))
+        finally:  # there may be no room for it
+            assert [queue.schedules.remove(name) for _ in range(2)] == [True, False]
 
     # --- looks
 
@@ -301,7 +302,8 @@ class PartedOps(RandomOps):
         """What is listed is all that there is, and each of these has a state."""
         queue, seen = self.queue, self._world.census(self.queue)
         found, letters = self.listed(), self.letters()
-        assert (len(found), len(letters)) == (len(seen.bodies), seen.dead)
+        assert found.keys() == set(map(seen.id_of, seen.bodies - seen.cancelled))
+        assert len(letters) == seen.dead
         assert found.keys() | letters.keys() >= self.alive
         for each in self._rng.sample(sorted(self.alive), min(3, len(self.alive))):
             assert (queue.status(each).state == "dead") == (each in letters)
@@ -314,8 +316,8 @@ class PartedOps(RandomOps):
         assert len({each.shard_key for each in found}) == len(found)
         for each in found:
             one = queue.tenant(each.shard_key)
-            for name in ("backlog", "in_flight", "delayed"):  # it is about the home alone, and homes move
-                assert getattr(one, name) <= getattr(each, name), name
+            # It is about the home alone, and homes move: test_resize.py says what is not kept yet.
+            assert (one.backlog <= each.backlog, one.delayed <= each.delayed) == (True, True)
         assert sum(each.backlog for each in found) <= stats.backlog + stats.in_flight
 
     def _look_at_settings(self) -> None:
