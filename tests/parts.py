@@ -33,6 +33,8 @@ SITE_HOME = Path(sys.prefix) / "site"
 _AS_ROOT = () if os.geteuid() == 0 else ("--user", "--map-root-user")
 AS_PROCESS_ONE = ("unshare", *_AS_ROOT, "--fork", "--pid", "--mount-proc", "--kill-child")
 """What runs a command as process 1, as a container does."""
+BEFORE_PARTITIONS = "251e6a78baee76cfabd7bfa9c43fa8348969fcbd"
+"""The last commit before a queue could have partitions."""
 ALL_NEEDED = os.environ.get("SHARDQ_PARTS") == "all"
 
 
@@ -97,6 +99,13 @@ def _has_playwright() -> bool:
     return importlib.util.find_spec("playwright") is not None
 
 
+@cache
+def _has_history() -> bool:
+    git = shutil.which("git")
+    asked = [git, "-C", Path(__file__).parent, "cat-file", "-e", f"{BEFORE_PARTITIONS}^{{tree}}"]
+    return git is not None and subprocess.run(asked, stderr=subprocess.DEVNULL, check=False).returncode == 0  # type: ignore[arg-type]
+
+
 def _has_huey() -> bool:
     return any(environments.CACHE.glob("huey-*/ready"))
 
@@ -137,6 +146,10 @@ NAMESPACES = Part(
     "tests of commands as process 1 are", "install util-linux, and allow it where it is forbidden",
 )  # fmt: skip
 ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is full is", "run as root")
+HISTORY = Part(
+    "the project's history (git)", _has_history,
+    "tests of a client of an earlier version are", "clone it with git, and the whole of it: git fetch --unshallow",
+)  # fmt: skip
 HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
 CURL = Part("curl", lambda: shutil.which("curl") is not None, "pages that ask a web server are", "apt-get install curl")
 CHROMIUM = Part(
@@ -168,6 +181,7 @@ PARTS = (
     LINUX,
     NAMESPACES,
     ROOT,
+    HISTORY,
     HUEY,
     CURL,
     CHROMIUM,

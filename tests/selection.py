@@ -31,7 +31,7 @@ SOAK: Final = COMMAND == "soak"
 REPEAT: Final = "SHARDQ_REPEAT"
 """The variable that says how often each test runs: see tests/flicker.py."""
 
-WORLDS: Final = ("world", "running_server")
+WORLDS: Final = ("world", "running_server", "spread")
 """Parameters that say with which client and on which server a test runs; their first value is the usual one."""
 
 _ELSEWHERE: Final = {*WORLDS, "client_kind", "repetition"}

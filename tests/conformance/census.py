@@ -102,6 +102,14 @@ class Census:
         """Deliverable messages: all but those in flight or delayed."""
         return len(self.messages) - self.in_flight - self.not_due
 
+    def id_of(self, handle: str) -> str:
+        """The id of a message: one in a stream is named by where it is."""
+        if handle in self.names:
+            return self.names[handle]
+        place, _, entry = handle.partition(":")
+        entry, at, number = entry.partition("@")
+        return f"{entry}-{place}{at}{number}"
+
     def problems(self) -> list[str]:
         """What contradicts itself; nothing in a sound queue."""
         if self.parts:

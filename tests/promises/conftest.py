@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from enum import Enum
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -11,9 +12,17 @@ import pytest
 from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import ClientKind, opened
-from tests.conformance.partitions.differences import PARTITIONS, expected, refused
+from tests.conformance.partitions.differences import (
+    DIFFERENCES,
+    ON_CLUSTER,
+    OWN_SERVER,
+    PARTITIONS,
+    PLAIN,
+    expected,
+    refused,
+)
 from tests.promises.expected import EXPECTED, reason
-from tests.servers import Server
+from tests.servers import Cluster, Server
 
 Test = TypeVar("Test", bound=Callable[..., object])
 OpenClient = Callable[..., Client]
@@ -40,10 +49,59 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xfail(reason=why, raises=AssertionError, strict=True))
 
 
+class Spread(Enum):
+    """Where the queues of a test are."""
+
+    USUAL = "usual"
+    """Without partitions, on one server; both as SHARDQ_PARTITIONS and SHARDQ_ON say."""
+    PARTED = "parted"
+    """With three partitions, on one server."""
+    CLUSTER = "parted-cluster"
+    """With three partitions, on a cluster of three nodes."""
+
+    @property
+    def partitions(self) -> int:
+        """How many each queue has; 0: there is no layer."""
+        return PARTITIONS if self is Spread.USUAL else PARTITIONS or 3
+
+    @property
+    def each(self) -> int:
+        """How many times as much a call may take, as it goes to all partitions."""
+        return self.partitions or 1
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether they are on a cluster."""
+        return self is Spread.CLUSTER or (ON_CLUSTER and PARTITIONS > 0)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let `make test-all` show with partitions, too, what `make test` shows, unless all is shown so.
+
+    What is known to be different is left out, as what takes long: SHARDQ_PARTITIONS=3 and SHARDQ_ON say what of that.
+    """
+    item: Any = metafunc.definition
+    mark = item.get_closest_marker("runs_in")
+    is_quick = mark is None or "test" in mark.args
+    if PARTITIONS or not is_quick or "spread" not in metafunc.fixturenames or item.originalname in DIFFERENCES:
+        return
+    spreads = [Spread.USUAL, Spread.PARTED, *([] if own_server(item) else [Spread.CLUSTER])]
+    metafunc.parametrize("spread", spreads, ids=[each.value for each in spreads], indirect=True)
+
+
+def own_server(item: Any) -> bool:
+    """Whether a test does something with the one server that it is on."""
+    wanted = set(item._fixtureinfo.argnames)
+    for name in item._fixtureinfo.argnames:  # those of its own file
+        for each in item._fixtureinfo.name2fixturedefs.get(name, ()):
+            wanted |= set(each.argnames) if each.baseid.endswith(".py") else set()
+    return "server" in wanted
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
     """Fixtures open queues, too."""
-    if not PARTITIONS or request.config.option.runxfail:
+    if request.config.option.runxfail or not _spread_of(request.node).partitions:
         return (yield)
     with refused():
         return (yield)
@@ -52,10 +110,34 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """With partitions, leave out what is known to be different of a queue that has them. --runxfail runs it, too."""
-    if not PARTITIONS or item.config.option.runxfail:
+    if item.config.option.runxfail or not _spread_of(item).partitions:
         return (yield)
+    if "spread" not in getattr(item, "fixturenames", ()):
+        pytest.xfail(f"with partitions: {PLAIN}")
+    if _spread_of(item).is_clustered and own_server(item):
+        pytest.xfail(f"on a cluster: {OWN_SERVER}")
     with expected(getattr(item, "originalname", "")):
         return (yield)
+
+
+def _spread_of(item: Any) -> Spread:
+    callspec = getattr(item, "callspec", None)
+    return cast("Spread", callspec.params.get("spread", Spread.USUAL)) if callspec else Spread.USUAL
+
+
+@pytest.fixture
+def spread(request: pytest.FixtureRequest) -> Spread:
+    """Where the queues of the test are."""
+    return cast("Spread", getattr(request, "param", Spread.USUAL))
+
+
+@pytest.fixture
+def server_url(request: pytest.FixtureRequest, server: Server, spread: Spread) -> str:
+    """The URL of `server`, or of the cluster in its place."""
+    if not spread.is_clustered:
+        return server.url
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return cluster.url
 
 
 @pytest.fixture
@@ -65,12 +147,12 @@ def client_kind(request: pytest.FixtureRequest) -> ClientKind:
 
 
 @pytest.fixture
-def open_client(client_kind: ClientKind, server: Server) -> Iterator[OpenClient]:
-    """Opens clients of the kind under test, of `server` if nothing else is said; they are closed with the test."""
+def open_client(client_kind: ClientKind, server_url: str) -> Iterator[OpenClient]:
+    """Opens clients of the kind under test, of `server_url` if nothing else is said; they are closed with the test."""
     with ExitStack() as stack:
 
         def make(url: str = "", **settings: Any) -> Client:
-            return stack.enter_context(opened(client_kind, url or server.url, **{"timeout": 60.0, **settings}))
+            return stack.enter_context(opened(client_kind, url or server_url, **{"timeout": 60.0, **settings}))
 
         yield make
 
@@ -88,11 +170,11 @@ def queue_name() -> str:
 
 
 @pytest.fixture
-def open_queue(client: Client, queue_name: str) -> OpenQueue:
+def open_queue(client: Client, queue_name: str, spread: Spread) -> OpenQueue:
     """Opens the test's queue, which exists then: settings as of `Client.queue`; *by* another client than `client`."""
 
     def open_queue(*, by: Client | None = None, **settings: Any) -> Queue:
-        parts = {"partitions": PARTITIONS} if PARTITIONS else {}
+        parts = {"partitions": spread.partitions} if spread.partitions else {}
         queue = (by or client).queue(queue_name, **{"create": True, **parts, **settings})
         queue.declare()
         return queue

@@ -10,7 +10,7 @@ import pytest
 
 from shardq import Client, Delivery, Limits, Queue
 from tests.conformance.world import World, raw_client
-from tests.promises.conftest import OpenQueue, lone
+from tests.promises.conftest import OpenQueue, Spread, lone
 from tests.promises.watching import Command, watched
 from tests.servers import Server
 from tests.waiting import eventually
@@ -179,7 +179,7 @@ def of_a_block(command: Command) -> bool:
 @lone
 @pytest.mark.parametrize("quiet", [1, 5])
 def test_a_batch_of_100_runs_one_command_more_for_each_quiet_message(
-    open_queue: OpenQueue, server: Server, quiet: int
+    open_queue: OpenQueue, spread: Spread, server: Server, quiet: int
 ) -> None:
     queue = open_queue(streams=64, streams_per_shard=4, window=1)
     queue.write_many([(number, f"flood-{tenant}") for tenant in range(20) for number in range(170)])
@@ -198,7 +198,7 @@ def test_a_batch_of_100_runs_one_command_more_for_each_quiet_message(
         return inside
 
     commands(0)  # what is looked at once, when a queue is new, is in neither number
-    assert commands(quiet) <= commands(0) + 10 * (quiet + 2)
+    assert commands(quiet) <= commands(0) + 10 * (quiet + 2) * spread.each
 
 
 def test_a_batch_takes_all_there_is_if_that_is_less(open_queue: OpenQueue, rng: random.Random, seed: int) -> None:
@@ -232,7 +232,7 @@ def test_a_batch_is_whole_as_long_as_so_much_may_be_delivered(open_queue: OpenQu
 @lone
 @pytest.mark.parametrize("streams", [64, 200])
 def test_what_was_given_back_of_many_tenants_comes_in_few_calls(
-    open_queue: OpenQueue, server: Server, streams: int
+    open_queue: OpenQueue, spread: Spread, server: Server, streams: int
 ) -> None:
     """Their messages lie in all streams: a batch takes no call for each of these."""
     queue = open_queue(streams=streams, streams_per_shard=4, window=1)
@@ -245,13 +245,13 @@ def test_what_was_given_back_of_many_tenants_comes_in_few_calls(
     with watched(server) as seen:
         for _ in range(5):
             assert len(queue.read_many(100)) == 100
-    assert sum(not each.inside for each in seen) <= 20
+    assert sum(not each.inside for each in seen) <= 20 * spread.each
 
 
 @pytest.mark.parametrize("tenants", [1, 50, 2000])
 @lone
 def test_leases_that_end_in_a_mass_hold_up_no_first_message(
-    open_queue: OpenQueue, server: Server, tenants: int
+    open_queue: OpenQueue, spread: Spread, server: Server, tenants: int
 ) -> None:
     """A call takes back a piece of them. A batch that has something does not wait for the others."""
     queue = open_queue(streams=16, streams_per_shard=2, window=1)
@@ -262,4 +262,4 @@ def test_leases_that_end_in_a_mass_hold_up_no_first_message(
         World(server.url, raw).elapse(queue, 3000)
     with watched(server) as seen:
         assert queue.read_many(100)
-    assert sum(not each.inside and each.name != "CLIENT" for each in seen) <= 8
+    assert sum(not each.inside and each.name != "CLIENT" for each in seen) <= 8 * spread.each

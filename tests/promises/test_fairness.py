@@ -29,7 +29,6 @@ from tests.promises.loads import (
     served_ideally,
 )
 from tests.promises.served import waits_of
-from tests.servers import Server
 from tests.waiting import eventually
 from tests.worker.running import RunningWorker
 
@@ -136,12 +135,12 @@ def test_a_flood_gets_its_share_of_a_batch_beside_what_came_due(queue: Queue) ->
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("concurrency", [16, 64])
 def test_a_flood_gets_its_share_of_a_worker_beside_what_was(
-    queue: Queue, server: Server, client_kind: ClientKind, source: str, concurrency: int
+    queue: Queue, server_url: str, client_kind: ClientKind, source: str, concurrency: int
 ) -> None:
     SOURCES[source](queue)
     most = len(QUIET)
     ideal = served_ideally(["flood"] * FLOOD + QUIET, most)
-    check_share(served_by_worker(client_kind, server.url, queue.name, concurrency, most), ideal)
+    check_share(served_by_worker(client_kind, server_url, queue.name, concurrency, most), ideal)
 
 
 # --- beside messages of a flood that come the same way, and lie beside those of the quiet tenant
@@ -268,7 +267,7 @@ WORKED = 1_200
 @pytest.mark.parametrize("floods", [20, 100])
 @pytest.mark.runs_in("test-all")
 def test_a_newcomer_waits_hardly_longer_for_a_worker_than_in_the_ideal_queue(
-    open_queue: OpenQueue, server: Server, floods: int, concurrency: int
+    open_queue: OpenQueue, server_url: str, floods: int, concurrency: int
 ) -> None:
     """Its handlers write the messages of tenants that had none. A wait is in deliveries, as the journal tells them."""
     queue = open_queue(streams=64, streams_per_shard=4, window=1, journal=10**6)
@@ -286,10 +285,10 @@ def test_a_newcomer_waits_hardly_longer_for_a_worker_than_in_the_ideal_queue(
         if is_next:
             quiet.add(queue.write("quiet", shard_key=f"quiet-{done}-{threading.get_ident()}"))
 
-    with RunningWorker("sync", server.url, queue.name, handle, concurrency=concurrency) as begun:
+    with RunningWorker("sync", server_url, queue.name, handle, concurrency=concurrency) as begun:
         eventually(lambda: done >= WORKED or begun.failure, 120, what="so many deliveries")
     assert begun.failure is None
-    with raw_client(server.url) as raw:
+    with raw_client(server_url) as raw:
         real = waits_of(raw, queue.state.keys, quiet, WORKED)
     assert len(real) > 50
     ideally = ideal_newcomers(floods, backlog, WORKED)
@@ -343,16 +342,30 @@ def test_each_flood_that_waits_has_its_share_beside_new_shard_keys(queue: Queue,
 @pytest.mark.once
 @pytest.mark.parametrize("client_kind", CLIENT_KINDS, indirect=True)
 @pytest.mark.parametrize("concurrency", [1, 8, 64, 128])
-@pytest.mark.parametrize(("floods", "is_beside_new"), [(20, False), (100, False), (1, True), (20, True)])
+@pytest.mark.parametrize("floods", [20, 100])
 @pytest.mark.runs_in("test-all")
 def test_each_flood_that_waits_has_its_share_of_a_worker(
-    queue: Queue, server: Server, client_kind: ClientKind, concurrency: int, floods: int, is_beside_new: bool
+    queue: Queue, server_url: str, client_kind: ClientKind, concurrency: int, floods: int
 ) -> None:
-    part = EIGHTH if is_beside_new else 1
+    check_shares(queue, client_kind, server_url, concurrency, floods, 1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("client_kind", CLIENT_KINDS, indirect=True)
+@pytest.mark.parametrize("concurrency", [1, 8, 64, 128])
+@pytest.mark.parametrize("floods", [1, 20])
+@pytest.mark.runs_in("test-all")
+def test_each_flood_that_waits_has_its_share_of_a_worker_beside_new_shard_keys(
+    queue: Queue, server_url: str, client_kind: ClientKind, concurrency: int, floods: int
+) -> None:
+    check_shares(queue, client_kind, server_url, concurrency, floods, EIGHTH)
+
+
+def check_shares(queue: Queue, kind: ClientKind, url: str, concurrency: int, floods: int, part: float) -> None:
+    """Each flood has its share of the *part* that they have of a worker's deliveries."""
     # What a worker has begun last may be counted, or not: that is as much as it does at once.
     rounds = math.ceil(max(ROUNDS, 8 * concurrency * part / floods))
-    order = worked_on(queue, client_kind, server.url, concurrency, floods, rounds, part)
-    got = Counter(order)
+    got = Counter(worked_on(queue, kind, url, concurrency, floods, rounds, part))
     assert min(got[flood_of(number)] for number in range(floods)) >= SHARE * rounds, got.most_common(floods)
 
 

@@ -12,7 +12,6 @@ from shardq import Client, Delivery, Limits, Message, Queue
 from tests.clients import ClientKind
 from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
-from tests.servers import Server
 from tests.waiting import eventually
 from tests.worker.running import RunningWorker
 
@@ -96,19 +95,19 @@ def test_first_deliveries_come_in_order_however_few_tenants_are_active(
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_worker_with_one_handler_runs_it_in_order(
-    open_queue: OpenQueue, server: Server, client_kind: ClientKind, shape: tuple[int, int]
+    open_queue: OpenQueue, server_url: str, client_kind: ClientKind, shape: tuple[int, int]
 ) -> None:
     queue = open_queue(streams=shape[0], streams_per_shard=shape[1], window=1)
     queue.write_many([(number, "t") for number in range(60)])
     came: list[int] = []
     with RunningWorker(
-        client_kind, server.url, queue.name, lambda delivery: came.append(delivery.payload), concurrency=1
+        client_kind, server_url, queue.name, lambda delivery: came.append(delivery.payload), concurrency=1
     ):
         eventually(lambda: len(came) == 60, what="all deliveries")
     assert came == [*range(60)]
 
 
-def test_what_was_tried_goes_first_while_ended_leases_are_taken_back(open_queue: OpenQueue, server: Server) -> None:
+def test_what_was_tried_goes_first_while_ended_leases_are_taken_back(open_queue: OpenQueue, server_url: str) -> None:
     """The tenant's lease ended last, so something else is delivered before it is taken back."""
     queue = open_queue(streams=4, streams_per_shard=1, window=1)
     queue.write("tried", shard_key="t")
@@ -120,8 +119,8 @@ def test_what_was_tried_goes_first_while_ended_leases_are_taken_back(open_queue:
     queue.write_many([(f"new {number}", "t") for number in range(2)])
     in_stream = queue.read(visibility_timeout=60)  # it was written to a stream, where nothing overtakes it
     assert in_stream.payload == "new 0"
-    with raw_client(server.url) as raw:
-        World(server.url, raw).elapse(queue, 58)
+    with raw_client(server_url) as raw:
+        World(server_url, raw).elapse(queue, 58)
     came = [each.payload for each in first_and_again(queue) if each.shard_key == "t"]
     assert came.index("tried") < came.index("new 1")
 
@@ -182,13 +181,13 @@ def test_a_limit_that_comes_and_goes_lets_none_overtake(
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.runs_in("test-all")
 def test_delayed_messages_come_in_the_order_of_their_due_times(
-    open_queue: OpenQueue, client: Client, server: Server, way: str, batch: int
+    open_queue: OpenQueue, client: Client, server_url: str, way: str, batch: int
 ) -> None:
     queue = open_queue(streams=4, streams_per_shard=4, window=1)
     order = [7, 2, 9, 0, 4, 1, 8, 3, 6, 5]
     WAYS[way](client, queue, [Message(number, "t", delay=1000.0 + 100 * number) for number in order])
-    with raw_client(server.url) as raw:
-        World(server.url, raw).elapse(queue, 3000)
+    with raw_client(server_url) as raw:
+        World(server_url, raw).elapse(queue, 3000)
     assert queue.stats().delayed == 0
     check_order(first_deliveries(queue, batch, ack), range(10))
 

@@ -14,7 +14,6 @@ from tests.conformance.walk.elapsing import elapse
 from tests.conformance.walk.ledger import look
 from tests.conformance.world import raw_client
 from tests.promises.conftest import OpenQueue
-from tests.servers import Server
 
 RATE, BURST = 50, 500
 """A bucket is full after 10 s without a read: a machine that stands still for a while loses nothing."""
@@ -31,7 +30,7 @@ RATES: dict[str, Callable[[Queue], object]] = {
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("batch", [10, 100])
 @pytest.mark.runs_in("test-all")
-def test_a_rate_is_kept_over_twenty_seconds(open_queue: OpenQueue, server: Server, rate: str, batch: int) -> None:
+def test_a_rate_is_kept_over_twenty_seconds(open_queue: OpenQueue, server_url: str, rate: str, batch: int) -> None:
     queue = open_queue(streams=4, streams_per_shard=4, window=1)
     queue.write_many([(number, "t") for number in range(BURST + 2 * RATE * SPAN // 1000)])
     RATES[rate](queue)
@@ -45,7 +44,7 @@ def test_a_rate_is_kept_over_twenty_seconds(open_queue: OpenQueue, server: Serve
         return found
 
     began, passed, count = queue.stats().time * 1000, 0, 0
-    with raw_client(server.url) as raw:
+    with raw_client(server_url) as raw:
         while passed < SPAN:
             count += take()
             seconds = (passed + queue.stats().time * 1000 - began) / 1000

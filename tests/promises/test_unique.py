@@ -8,7 +8,6 @@ from shardq import Queue, UniqueConflict
 from shardq.model.message import OnConflict
 from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue
-from tests.servers import Server
 from tests.waiting import eventually
 
 CONFLICTS = ["existing", "raise", "replace"]
@@ -99,7 +98,7 @@ def test_a_message_that_is_redriven_has_no_unique_key_any_more(open_queue: OpenQ
 
 
 def test_a_unique_message_whose_last_lease_ended_does_not_swallow_its_successor(
-    open_queue: OpenQueue, server: Server
+    open_queue: OpenQueue, server_url: str
 ) -> None:
     """Though nobody may have come upon it yet: its tenant is paused."""
     queue = open_queue(streams=4, max_deliveries=2)
@@ -107,8 +106,8 @@ def test_a_unique_message_whose_last_lease_ended_does_not_swallow_its_successor(
     queue.read().nack()
     assert queue.read().payload == "first"
     queue.pause("t")
-    with raw_client(server.url) as raw:
-        World(server.url, raw).elapse(queue, 3000)
+    with raw_client(server_url) as raw:
+        World(server_url, raw).elapse(queue, 3000)
     assert queue.read_many(9) == []
     write_again(queue, "existing")
     queue.resume("t")

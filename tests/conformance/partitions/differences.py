@@ -21,6 +21,13 @@ from shardq import ConfigError
 PARTITIONS: Final = int(os.environ.get("SHARDQ_PARTITIONS", "0"))
 """If any: each queue that the tests of the suite and of the promises open has so many partitions, in all worlds."""
 
+ON_CLUSTER: Final = os.environ.get("SHARDQ_ON") == "cluster"
+"""Whether these promises are shown on a cluster of three nodes, not on one server."""
+
+PLAIN: Final = "it makes its queue itself, without any, mostly by a clock that it moves"
+OWN_SERVER: Final = "it fills, watches, stops or looks into the one server that it is on"
+"""Why tests of the promises are left out, whatever their names."""
+
 REFUSED: Final = re.compile(
     r"(?P<what>[a-z_]+)(?:=\"queue\")? (?:is not for a queue with partitions|of a queue with partitions stay)"
     r"|a queue with partitions has no (?P<call>[a-z_]+\(\)) yet"
@@ -33,7 +40,12 @@ _INNER: Final = "it runs an operation on the head's own state, past the layer"
 _WATCH: Final = (
     "who watches for what comes due is settled within one partition; partitions/test_stands.py has the waits"
 )
-_CALLS: Final = "it counts calls, or what one partition tells: a reader waits at all partitions"
+_CALLS: Final = (
+    "it counts calls, or what one partition tells: a reader waits, and looks now and then, at all partitions"
+)
+_TURNS: Final = (
+    "one of eight deliveries of each partition is for those who wait for a turn there: of one flood alone, less of all"
+)
 _READERS: Final = "it counts the wake-ups of one partition, or waits for more blocked reads than a client has"
 _PAGES: Final = "pages are of one partition after the other"
 _MOMENTS: Final = "ages and leads are told by each partition for itself, each at a moment of its own"
@@ -197,13 +209,24 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         """,
         _CALLS: """
             test_a_job_that_comes_alone_costs_a_write_a_read_and_an_ack
+            test_a_pause_that_ended_by_itself_adds_no_command_to_anybodys_calls
             test_a_search_that_takes_too_long_ends_at_the_timeout
+            test_after_ten_thousand_pauses_that_ended_somebody_can_still_be_paused
+            test_an_empty_read_costs_the_same_while_something_is_in_flight
             test_the_ack_does_not_wait_for_a_message
             test_what_another_reader_has_taken_and_not_acked_ends_the_wait
             test_what_comes_due_after_the_last_look_ends_the_wait
+            test_what_is_set_for_one_tenant_adds_no_command_to_batches_of_others
+            test_what_is_set_for_one_tenant_adds_no_command_to_the_calls_of_another
             test_what_is_written_before_the_wait_begins_ends_it
+            test_what_was_set_for_one_tenant_and_is_lifted_costs_nobody
             test_while_something_comes_soon_a_reader_that_took_all_there_was_stands_by
             test_whose_read_was_full_looks_again
+        """,
+        _TURNS: """
+            test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys
+            test_each_flood_that_waits_has_its_share_beside_new_shard_keys
+            test_each_flood_that_waits_has_its_share_of_a_worker_beside_new_shard_keys
         """,
         _READERS: """
             test_a_blocked_reader_is_woken_when_it_goes_on
@@ -249,6 +272,7 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         """,
         _JOURNAL: """
             test_a_journal_that_is_switched_on_before_the_first_message_lacks_nothing
+            test_a_newcomer_waits_hardly_longer_for_a_worker_than_in_the_ideal_queue
             test_dead_letters_are_deleted_by_their_ids
             test_replayed_the_journal_is_the_queue
         """,

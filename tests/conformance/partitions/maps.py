@@ -1,13 +1,16 @@
-"""Change the map of a queue by hand, as a resize does in the end."""
+"""Change the map of a queue by hand, as a resize does in the end; or begin one that dies before that."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 from shardq import Queue
 from shardq.model.partitions import map_of
 from shardq.ops.operate import queues
 from shardq.ops.queue.opening import create
+from shardq.partitions import resize
 from shardq.partitions.map import PartitionMap
 from tests.conformance.world import World
 
@@ -41,6 +44,23 @@ def delete_last(world: World, queue: Queue, expected: int | None = 0) -> None:
     state = client.state_of_part(client.state_of(queue.name, {}), last, before.name_of(queue.name, last))
     client.run(queues.delete(state, expected))
     change_map(world, queue, written=before.written, read=last)
+
+
+class Died(Exception):
+    """The process ends here."""
+
+
+def dies(seconds: float) -> NoReturn:
+    """End the process in place of a sleep."""
+    raise Died
+
+
+def begin(queue: Queue, wanted: int) -> None:
+    """Let a resize say what it goes towards, and then die."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resize, "Sleep", dies)
+        with pytest.raises(Died):
+            queue.resize(partitions=wanted)
 
 
 def calls_of(world: World) -> int:

@@ -5,15 +5,19 @@ SHARDQ_WALK_STEPS=50000 walks longer, and SHARDQ_SEED repeats a walk.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from shardq import Queue, Written
 from shardq.partitions import resize
+from shardq.partitions.shapes import SHAPES
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.random_ops import KEYS, RandomOps
+from tests.conformance.partitions.moves import PartedOps
 from tests.conformance.walk.audit import self_contradictions
 from tests.conformance.walk.ledger import look
 from tests.conformance.world import World
@@ -21,36 +25,6 @@ from tests.selection import SOAK
 
 STEPS = 80
 WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "20_000" if SOAK else "0")) // STEPS or 1
-SIZES = (1, 2, 3, 4, 6)
-LASTING = 1e6
-"""Seconds for which keys are remembered: longer than a walk."""
-
-
-class PartedOps(RandomOps):
-    """Writes with keys, too, by two clients, and has more and fewer partitions.
-
-    The *other* client hears of these when its map is old, some seconds later.
-    """
-
-    def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random, other: Queue) -> None:
-        super().__init__(open_queue, world, rng, dedup_window=LASTING, max_dedup=10**6)  # type: ignore[arg-type]
-        self._other, self._first = other, dict[tuple[str | bytes, str], Written]()
-        self._acts |= {self._write_keyed: 15, self._repartition: 3}
-
-    def _write_keyed(self) -> None:
-        # New ones all the time: each tenant has about two of them that only one client has written.
-        tenant, key = self._rng.choice(KEYS), f"key {len(self._first) // len(KEYS) + self._rng.randrange(2)}"
-        queue = self._rng.choice((self.queue, self._other))
-        written = queue.write(next(self._numbers), shard_key=tenant, dedup_key=key)
-        assert written.is_new == ((tenant, key) not in self._first)
-        assert written == self._first.setdefault((tenant, key), written)
-        if written.is_new:
-            self.alive.add(written)
-
-    def _repartition(self) -> None:
-        wanted = self._rng.choice(SIZES)
-        self.log[-1] += f" to {wanted}"
-        assert self.queue.resize(partitions=wanted)[1] == wanted
 
 
 @pytest.mark.everywhere
@@ -65,12 +39,36 @@ def test_whatever_happens_sums_are_a_full_count_and_nothing_is_lost(
     for _ in range(WALKS):
         name = open_queue(create=False).name
         ops = PartedOps(open_queue, world, rng, world.client().queue(name))
-        for _ in range(STEPS):
-            ops.step()
-            check(ops, world)
-        assert ops.remaining() == set()
+        with told(ops):
+            for _ in range(STEPS):
+                ops.step()
+                check(ops, world)
+            assert ops.remaining() == set()
         assert world.census(ops.queue).problems() == []
         world.raw.flushall()
+
+
+@pytest.mark.once
+def test_each_verb_of_a_queue_is_in_a_move(open_queue: OpenQueue, world: World, rng: random.Random) -> None:
+    """And of its schedules."""
+    world.partitions = 3
+    ops = PartedOps(open_queue, world, rng, world.client().queue(open_queue(create=False).name))
+    moves = "".join(map(inspect.getsource, [*ops.moves(), ops.listed, ops.letters]))
+    called = {
+        *(f"Queue.{name}" for name in re.findall(r"(?:queue|_other)\.(\w+)\(", moves)),
+        *(f"Schedules.{name}" for name in re.findall(r"queue\.schedules\.(\w+)\(", moves)),
+    }
+    assert {name for name in SHAPES if name.startswith(("Queue.", "Schedules."))} - called == set()
+
+
+@contextmanager
+def told(ops: PartedOps) -> Iterator[None]:
+    """If this fails, tell what was done."""
+    try:
+        yield
+    except BaseException:
+        print("\n".join(ops.log))
+        raise
 
 
 def check(ops: PartedOps, world: World) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from shardq import Client, Message, PartlyWritten, Queue, UniqueConflict, Written
 from shardq.partitions import parts, resize
 from shardq.partitions.homes import home
+from tests.conformance.partitions.maps import begin
 from tests.fault.conftest import Open
 from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
@@ -100,22 +101,6 @@ def drain(queue: Queue) -> list[Any]:
     found = queue.read_many(1000)
     assert queue.ack_many(found) == []
     return found
-
-
-def begin(queue: Queue, wanted: int) -> None:
-    """A resize that has said what it goes towards, and then dies."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resize, "Sleep", dies)
-        with pytest.raises(Died):
-            queue.resize(partitions=wanted)
-
-
-class Died(Exception):
-    """The process ends here."""
-
-
-def dies(seconds: float) -> NoReturn:
-    raise Died
 
 
 class Other:
