@@ -161,7 +161,8 @@ VALGRIND = Part(
     "the test of the benchmark that counts instructions is", "apt-get install valgrind",
 )  # fmt: skip
 SPARKS = Part(
-    "PySpark 4.0, 4.1 and 4.2 beside the newest", lambda: all((each / "ready").exists() for each in OLDER_SPARKS.values()),
+    "PySpark 4.0, 4.1 and 4.2 beside the newest",
+    lambda: all((each / "ready").exists() for each in OLDER_SPARKS.values()),
     "tests on them are", "make spark-versions: 1.3 GB to fetch", is_optional=True,
 )  # fmt: skip
 PARTS = (

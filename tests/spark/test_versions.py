@@ -13,7 +13,7 @@ from tests.parts import JAVA, OLDER_SPARKS, SPARKS
 from tests.spark.programs import ROOT
 
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.timeout(300), JAVA.needed, SPARKS.needed]
-STREAMS = {"4.0": "refused", "4.1": "refused", "4.2": "90+30"}
+STREAMS = {"4.0": "refused", "4.1": "refused", "4.2": "120+30"}
 """How many events a stream of the journal has, and how many messages one consumes; or that there are no streams."""
 
 

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 from shardq.extras import extra
@@ -42,6 +41,7 @@ from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import suspects
 from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.hold import End, Hold
+from shardq.spark.consume.holding import Room
 from shardq.spark.consume.lease import ReaderLease, packed, unpacked
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
@@ -102,10 +102,13 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lease(self, name: str, batch: int, room: int) -> dict[str, int]:
         """Lease messages of all queues; if none has any, wait for a first one, but not where the query is to end."""
         parts = self._shares(room if self.left is None else min(room, self.left), batch)
-        rows = {}
-        for queue, part in filter(itemgetter(1), parts.items()):
+        rows, size, queues = {}, self.options.max_bytes, len(parts)
+        for at, (queue, part) in enumerate(parts.items()):
             with self._left_out(queue, name):
-                rows[queue] = self._hold(queue, name).lease(batch, part, 0.0)
+                if part and size:
+                    hold = self._hold(queue, name)
+                    rows[queue] = hold.lease(batch, Room(part, max(1, size // (queues - at))), 0.0)
+                    size = max(0, size - hold.size)
         if self.left is None and not any(rows.values()):
             rows = self._wait(name, batch, room)
         return {queue: count for queue, count in rows.items() if count}
@@ -117,7 +120,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue in queues:
             rows: dict[str, int] = {}
             with self._left_out(queue, name):
-                rows[queue] = self._hold(queue, name).lease(batch, room, wait)
+                rows[queue] = self._hold(queue, name).lease(batch, Room(room, self.options.max_bytes), wait)
             if any(rows.values()):
                 return rows
             if not rows:
