@@ -14,7 +14,7 @@ from tests.spark.programs import ROOT
 
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.timeout(300), JAVA.needed, SPARKS.needed]
 STREAMS = {"4.0": "refused", "4.1": "refused", "4.2": "121+30"}
-"""Events of the journal (60 written, 30 delivered, 30 acked, one of its setting), and messages consumed; or no streams."""
+"""Events of the journal (60 written, 30 delivered, 30 acked, its own setting), and messages consumed; or no streams."""
 
 
 @pytest.mark.parametrize("version", OLDER_SPARKS)
