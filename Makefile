@@ -26,7 +26,8 @@ TESTS     = $(PY) -m $(if $(SHARDQ_GATE),tests.gate,pytest) -q -n auto $(WITHOUT
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo demo-spark demo-edge test test-all soak matrix flicker flickered check fmt lint types layers lua docs diagrams pictures \
+.PHONY: help setup parts spark-versions demo demo-spark demo-edge test test-all soak matrix flicker flickered check fmt lint types layers lua docs diagrams \
+  pictures \
   twins proto examples bench bench-worker plots wheel site release clean
 
 help: ## print this
@@ -105,6 +106,20 @@ parts: $(STAMP) ## install what else the tests use, where that is possible: Debi
 
 $(PARTS): $(STAMP)
 	@$(MAKE) --no-print-directory parts
+
+# Each is in an environment of its own, which has all other packages of .venv. They are 1.3 GB to fetch, 1.4 GB on disk.
+SPARKS    = 4.0 4.1 4.2
+spark-versions: $(SPARKED) ## older versions of PySpark, which a test of make test-all then tries (1.3 GB to fetch)
+	@for each in $(SPARKS); do \
+	  home=$(VENV)/sparks/$$each; \
+	  if [ -e $$home/ready ]; then continue; fi; \
+	  echo "spark-versions: installing PySpark $$each into $$home"; \
+	  rm -rf $$home; $(PY) -m venv --without-pip $$home && \
+	  $(PIP) --python $$home/bin/python install "pyspark==$$each.*" && \
+	  echo "import site; site.addsitedir('$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+	    > "$$($$home/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth" && \
+	  touch $$home/ready || echo "spark-versions: pip could not install PySpark $$each: the tests on it are left out" >&2; \
+	done
 
 demo: $(STAMP) ## every installed package a tenant, its files the jobs; one floods, a worker dies, and nobody else waits; DASHBOARD=yes: with the page
 	@$(PY) -m examples.demo$(if $(filter yes,$(DASHBOARD)), --dashboard)

@@ -143,6 +143,16 @@ function Messages.fields_of_body(bodies, id, body, payload, is_bare)
   return b.origin, fields, size
 end
 
+-- Returns a body, and the payload if that lies by itself, with the size of the payload in its place. What another
+-- program wrote stays as it is.
+function Messages.strip_body(body, payload)
+  local _, _, _, _, at = Messages.head_of_body(body)
+  if sub(body, at, at) == 'l' then return body, payload end
+  if payload then return body, spell(#payload) end
+  local _, from = read_sized(body, at + 1)
+  return sub(body, 1, from - 1) .. spell(#body - from + 1)
+end
+
 -- Returns the name of the task that a payload calls, '' if it is no call (shardq/model/call.py has the form).
 function Messages.task_in(tag, payload)
   if tag == 'j' then return match(payload, '^%["([%w_.:/<>\128-\255-]+)",%s*{') or '' end

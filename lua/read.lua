@@ -430,10 +430,26 @@ local function finds_nothing(q, till, watch, turn, stays)
   return Notifications.watch(q, till or min(q.lease_at, q.due_at), watch, turn, stays)
 end
 
+-- Leaves sizes in the place of payloads, for a caller that fetches these where it needs them (peek.lua). Headers of
+-- entries are left out, too; what another program wrote stays as it is.
+local function strip_payloads(q)
+  for at = 2, #q.entries, 2 do
+    for _, entry in ipairs(q.entries[at]) do
+      local fields = entry[2]
+      if Messages.is_ours(fields) then
+        local attributes = fields[5] == 'm' and fields[6] or nil
+        entry[2] = {fields[1], fields[2], fields[3], spell(#fields[4]), attributes and 'm', attributes}
+      end
+    end
+  end
+  for _, row in ipairs(q.again) do row[3], row[5] = Messages.strip_body(row[3], row[5]) end
+end
+
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
 -- may be there. Time brings more at `at`.
 local function answer_read(q, width, wait, at)
   if q.odd.heavy then q.turns = Limits.weight_of_turns(q) end -- the state is written down
+  if q.is_bare then strip_payloads(q) end
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
@@ -489,14 +505,14 @@ local CLOCK_DIGITS = 13 -- a time of the server
 -- Takes the head apart. What is no number here is none of the pattern, and none may be larger than its range. (The
 -- width is bounded by the streams that there are.)
 local function read_head(text)
-  local count, holder, visibility, blocks, width, prefer, all, watch, turn =
-    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*)$')
+  local count, holder, visibility, blocks, width, prefer, all, watch, turn, bare =
+    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*) ?(b?)$')
   count = count and count + 0
   if not count or count > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
     or #watch > CLOCK_DIGITS or #turn > CLOCK_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
   end
-  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn
+  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn, bare
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
@@ -506,7 +522,8 @@ end
 -- the leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if
 -- there is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams
 -- are declared, in their order; when the caller was last told to look, by the server's clock, 0: it was not, '-':
--- others of its client watch; "moment/look" if it took over a watch, and was told to look then before
+-- others of its client watch; "moment/look" if it took over a watch, and was told to look then before. Then " b" if
+-- the size of each payload is to stand in its place
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
@@ -521,14 +538,14 @@ end
 --        the virtual time in 0.1 ms}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
-  local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])
+  local count, holder, visibility, blocks, width, prefer, all, watch, turn, bare = read_head(ARGV[1])
   local q = look_of_read(KEYS, count)
   if not q then
     return {'NOQUEUE', read_time(), '', -1, '', {}, {}, '', 0, 0, -1, 0}
   end
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
-  q.ends_text, q.visibility = spell(q.ends), visibility
+  q.ends_text, q.visibility, q.is_bare = spell(q.ends), visibility, bare == 'b'
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'

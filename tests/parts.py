@@ -28,6 +28,8 @@ NODE = Path(sys.prefix) / "node" / "node_modules"
 """Where `make parts` puts packages of npm."""
 PROMETHEUS_BIN = Path(sys.prefix) / "prometheus"
 """Where `make parts` puts Debian's prometheus and promtool, if there are none on PATH."""
+OLDER_SPARKS = {each: Path(sys.prefix) / "sparks" / each for each in ("4.0", "4.1", "4.2")}
+"""Where `make spark-versions` puts older versions of PySpark, each in an environment of its own."""
 SITE_HOME = Path(sys.prefix) / "site"
 """Where `make site` puts MkDocs with its theme, and what draws diagrams."""
 _AS_ROOT = () if os.geteuid() == 0 else ("--user", "--map-root-user")
@@ -46,6 +48,8 @@ class Part:
     is_there: Callable[[], bool]
     left_out: str
     remedy: str
+    is_optional: bool = False
+    """Whether a run may lack it where SHARDQ_PARTS=all."""
 
     def __str__(self) -> str:
         return f"{self.name} is missing: {self.left_out} left out ({self.remedy})"
@@ -169,6 +173,11 @@ VALGRIND = Part(
     "valgrind", lambda: shutil.which("valgrind") is not None,
     "the test of the benchmark that counts instructions is", "apt-get install valgrind",
 )  # fmt: skip
+SPARKS = Part(
+    "PySpark 4.0, 4.1 and 4.2 beside the newest",
+    lambda: all((each / "ready").exists() for each in OLDER_SPARKS.values()),
+    "tests on them are", "make spark-versions: 1.3 GB to fetch", is_optional=True,
+)  # fmt: skip
 PARTS = (
     REDIS,
     JAVA,
@@ -188,6 +197,7 @@ PARTS = (
     AXE,
     SITE,
     VALGRIND,
+    SPARKS,
 )
 
 

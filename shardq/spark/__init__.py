@@ -2,7 +2,7 @@
 
 Call `register(spark)` once per session to register the format; where shardq is installed from a wheel, PySpark finds it
 by itself. `lag` tells how far a streaming query is behind. docs/spark.md has the options and the columns. This
-package can be imported without Spark, but `shardq.spark.source` needs it (extra `spark`: PySpark 4.2, and PyArrow).
+package can be imported without Spark, but `shardq.spark.source` needs it (extra `spark`: PySpark 4, and PyArrow).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from shardq.extras import extra, install
 from shardq.spark.consume.block import consuming
 from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_failed, settle_last
 from shardq.spark.lags import Lag, lag
+from shardq.spark.privates import jvm_of, make_active
 from shardq.spark.shipped import check_executors, ship
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ __all__ = [
     "settle_last",
 ]
 
-OLDEST_VERSION = (4, 2)
+OLDEST_VERSION = (4, 0)
 
 
 def register(spark: SparkSession) -> None:
@@ -46,16 +47,16 @@ def register(spark: SparkSession) -> None:
     """
     check_install()
     from shardq.spark.source import ShardqDataSource
+    from shardq.spark.versions import register_source
 
-    jvm = getattr(spark, "_jvm", None)  # a client of Spark Connect has none
-    if jvm is None:
-        spark.dataSource.register(ShardqDataSource)
+    if jvm_of(spark) is None:
+        register_source(spark, ShardqDataSource)
         return
     ship(spark.sparkContext)
     check_executors(spark.sparkContext)
     parts = 2 * spark.sparkContext.defaultParallelism
-    spark.dataSource.register(type("ShardqDataSource", (ShardqDataSource,), {"parts": parts}))
-    jvm.SparkSession.setActiveSession(spark._jsparkSession)
+    register_source(spark, type("ShardqDataSource", (ShardqDataSource,), {"parts": parts}))
+    make_active(spark)
 
 
 def check_install() -> None:
@@ -65,6 +66,6 @@ def check_install() -> None:
         import pyspark
     found = tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2]))
     if not OLDEST_VERSION <= found < (5,):
-        raise ConfigError(f"PySpark {pyspark.__version__} is installed, but 4.2 up to 5 is needed: {install('spark')}")
+        raise ConfigError(f"PySpark {pyspark.__version__} is installed, but 4.0 up to 5 is needed: {install('spark')}")
     if int(pyarrow.__version__.partition(".")[0]) < 18:
         raise ConfigError(f"PyArrow {pyarrow.__version__} is installed, but 18 or newer is needed: {install('spark')}")

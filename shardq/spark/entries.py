@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ from shardq.protocol.ids import with_partition
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
 _OURS = frozenset({b"k", b"K"})
+GATHERED_ROWS = 100
+"""Entries of fewer rows are joined with others."""
 
 
 @dataclass
@@ -68,6 +70,47 @@ class Entries:
         if plain and "l" not in origins:
             return None
         return [entry_body(flat, foreign=origin == "l") for flat, origin in zip(self.flats, origins, strict=True)]
+
+
+def gathered(found: Iterable[Entries]) -> Iterator[Entries]:
+    """*found*, where those of one queue that are few are joined: a column costs as much for one row as for many."""
+    few: list[Entries] = []
+    rows = 0
+    for each in found:
+        few.append(each)
+        rows += len(each)
+        if rows >= GATHERED_ROWS:
+            yield _joined(few)
+            few, rows = [], 0
+    if few:
+        yield _joined(few)
+
+
+def _joined(few: Sequence[Entries]) -> Entries:
+    if len(few) == 1:
+        return few[0]
+
+    def column(name: str, nothing: Any) -> list[Any]:
+        """One column of all; [] if none of them has it."""
+        if not any(getattr(each, name) for each in few):
+            return []
+        return [*chain.from_iterable(getattr(each, name) or repeat(nothing, len(each)) for each in few)]
+
+    states = (repeat(each.states, len(each)) if isinstance(each.states, str) else each.states for each in few)
+    origins = (each.origins or repeat(each.place, len(each)) for each in few)
+    return Entries(
+        few[0].queue,
+        "",
+        [*chain.from_iterable(each.ids for each in few)],
+        [*chain.from_iterable(each.flats for each in few)],
+        [*chain.from_iterable(states)],
+        lease_until=column("lease_until", None),
+        due=column("due", None),
+        counts=column("counts", 0),
+        errors=column("errors", ""),
+        leases=column("leases", ""),
+        origins=[*chain.from_iterable(origins)],
+    )
 
 
 def batch_of(entries: Entries, schema: pa.Schema) -> pa.RecordBatch:

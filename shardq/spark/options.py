@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,10 @@ from shardq.arguments import MAX_LEASE, check_name, lease_time, shown
 from shardq.errors import ConfigError
 
 T = TypeVar("T", bound="Connecting")
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of payloads that a job holds at once, by default."""
+MAX_ROOM: Final = 2**40
+"""Bytes of payloads that a job may hold at once at most."""
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """Options of Spark itself that it passes to the source, too."""
 
@@ -211,6 +215,7 @@ class Consuming(Leasing):
     mode: str = "consume"
     subscribe: str
     max_in_flight: int = _number(10_000, 1, 100_000)
+    max_bytes: int = _number(MAX_BYTES, 1, MAX_ROOM)
     visibility: float = _number(0.0, 0.0, MAX_LEASE)
     include_headers: bool = True
     partitions: int = _number(0, 0, 10_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,12 +18,15 @@ from shardq.spark import dead, events, sweep
 from shardq.spark.connection import client_of, same_seen_queue, seen_partitions
 from shardq.spark.entries import placed
 from shardq.spark.options import Reading
+from shardq.spark.pages import PAGE_BYTES
 from shardq.spark.parsing import parsed
 from shardq.spark.parts import Bundle, SparkPart, bundled, share
 from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
 """The tables that are read in ranges between two points, and so can be read as streams."""
+JOINED_ROWS = 1000
+"""Batches of fewer rows are joined with others."""
 READS = {"live": sweep.read_live, "dead": dead.read_dead, "journal": events.read_events}
 
 
@@ -60,7 +63,7 @@ class BatchReader(DataSourceReader):
         """The rows that the part has now; runs in a task."""
         if isinstance(partition, Bundle):
             batches = (read_part(self.options, self.schema, part) for part in partition.parts)
-            return without_gc(chain.from_iterable(batches))
+            return without_gc(joined(chain.from_iterable(batches)))
         if not isinstance(partition, SparkPart):  # a partition of Spark's own, if there were no parts
             return iter(())
         return without_gc(read_part(self.options, self.schema, partition))
@@ -77,6 +80,24 @@ def read_part(options: Reading, schema: pa.Schema, part: SparkPart) -> Iterator[
 def _read(options: Reading, schema: pa.Schema, part: SparkPart) -> Iterator[pa.RecordBatch]:
     client, state = client_of(options), same_seen_queue(options, part.queue, part.life)
     return placed(READS[options.table](client, state, options, schema, part), state.number)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """*batches*, where small ones are joined: each costs Spark some time, and each queue has one at least."""
+    few: list[pa.RecordBatch] = []
+    rows = size = 0
+    for each in batches:
+        few.append(each)
+        rows, size = rows + each.num_rows, size + each.nbytes
+        if rows >= JOINED_ROWS or size >= PAGE_BYTES:
+            yield from _in_one(few)
+            few, rows, size = [], 0, 0
+    if few:
+        yield from _in_one(few)
+
+
+def _in_one(few: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return few if len(few) == 1 else pa.Table.from_batches(few).combine_chunks().to_batches()
 
 
 def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from shardq.extras import extra
 
@@ -23,13 +23,16 @@ with extra("spark"):
 
 from shardq.errors import ConfigError
 from shardq.spark.connection import queue_of, server_ms_of, whole_queue_of
-from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.options import Consuming, Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, check_schema, table_schema
-from shardq.spark.stream import StreamReader
 from shardq.spark.subscription import Subscription
+from shardq.spark.versions import check_streams
 from shardq.spark.writer import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from shardq.spark.consume.stream import ConsumingReader
+    from shardq.spark.stream import StreamReader
 
 T = TypeVar("T", Reading, Consuming)
 KINDS: dict[str, tuple[type[DataType], ...]] = {
@@ -78,6 +81,10 @@ class ShardqDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader | ConsumingReader:
         """The reader of `spark.readStream`: of a journal, of dead letters, or a consumer. ConfigError."""
+        check_streams()
+        from shardq.spark.consume.stream import ConsumingReader  # these two need a PySpark that has streams
+        from shardq.spark.stream import StreamReader
+
         if self._consumes:
             leasing = self._parsed(Consuming)
             check_schema("leased", schema, leasing)

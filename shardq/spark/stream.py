@@ -35,7 +35,6 @@ from shardq.spark.subscription import Subscription
 
 log = logging.getLogger("shardq")
 Offset = dict[str, Any]
-UNLIMITED = 2**53
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -23,7 +23,7 @@ from shardq.model import QueueStats
 from shardq.ops.inspect.stats import statistics
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.bodies import FROM_OVERFLOW, body_of, entry_of, field_of_payload, fields_of_tail, records_of
-from shardq.spark.entries import Entries, batch_of, picked
+from shardq.spark.entries import Entries, batch_of, gathered, picked
 from shardq.spark.ops import sweep
 from shardq.spark.ops.scan import entry_id
 from shardq.spark.ops.sweep import (
@@ -155,10 +155,9 @@ def read_live(
 ) -> Iterator[pa.RecordBatch]:
     """The messages of *part*, page by page."""
     keys = frozenset(key.encode() for key in listed(options.shard_keys))
-    for entries in _Sweep(client, state, options, part).entries():
-        some = picked(entries, options.states, keys)
-        if len(some):
-            yield batch_of(some, schema)
+    found = (picked(each, options.states, keys) for each in _Sweep(client, state, options, part).entries())
+    for some in gathered(each for each in found if len(each)):
+        yield batch_of(some, schema)
 
 
 _Held: TypeAlias = tuple[bytes, bytes, bytes]

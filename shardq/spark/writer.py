@@ -15,7 +15,7 @@ with extra("spark"):
     import numpy as np
     import pyarrow as pa
     from pyspark import TaskContext
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+    from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from shardq.errors import ConfigError
 from shardq.spark.columns import Bad, Encoding, encoded
@@ -24,6 +24,7 @@ from shardq.spark.ops.bulk import LOST_OFFSETS
 from shardq.spark.ops.rows import Rows
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Sinks, Wrote
+from shardq.spark.versions import ArrowStreamWriter
 
 log = logging.getLogger("shardq")
 MAX_SHOWN = 1024  # how much of a bad row's shard key its message in the error queue has
@@ -72,7 +73,7 @@ class BatchWriter(DataSourceArrowWriter):
         return "A new run stores them again, since idempotence is none"
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(ArrowStreamWriter):
     """The writer of one streaming query. Its id and the number of the micro-batch tell which rows are stored.
 
     Spark makes one for each micro-batch. `began` is when that began, in ms of the server's clock.

@@ -11,7 +11,7 @@ from shardq.ops.settle import settle
 from shardq.ops.settle.settle import Settled
 from shardq.protocol.roles import ROLES
 from shardq.spark.connection import client_of, queue_of
-from shardq.spark.consume.holding import lease
+from shardq.spark.consume.holding import Room, lease
 from shardq.spark.consume.lease import ReaderLease
 from shardq.spark.consume.settling import _settle
 from shardq.spark.consume.stream import ConsumingReader
@@ -89,7 +89,7 @@ def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
     options = Connecting(url=url(server, "consumer"))
     consumer, state = client_of(options), queue_of(options, "jobs")
     held: list[Received] = []
-    lease(consumer, state, held, 100, 30)
+    lease(consumer, state, held, Room(100, 1000), 30)
     assert consumer.run(settle.extend(state, held, 30)) == [Settled.OK] * 30
     leases = [ReaderLease.of("jobs", each).text for each in held]
     results = [

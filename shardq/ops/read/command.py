@@ -85,13 +85,15 @@ def new_holder(draw: Callable[[int], bytes] = os.urandom) -> str:
     return b2a_base64(draw(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
 
-def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> ReadRequest:
+def request_of(
+    state: QueueState, count: int, visibility: float | None, prefer: int | None, *, is_bare: bool = False
+) -> ReadRequest:
     """Return what a caller requests. By default the leases last as long as the queue's settings say."""
     view = state.view
     if prefer is not None and prefer >= view.streams:
         # It is a wish, and the queue may have fewer streams by now.
         prefer = None
-    return ReadRequest(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
+    return ReadRequest(count, view.config.visibility_timeout if visibility is None else visibility, prefer, is_bare)
 
 
 def read_call(
@@ -280,7 +282,8 @@ def _call(
     width = 0 if streams <= ALL_DECLARED else max(state.width, min(count, streams))
     prefer = "-" if request.prefer is None else request.prefer
     visibility, blocks = round(request.visibility * 1000), math.ceil(stays * 1000)
-    head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}"
+    bare = " b" if request.is_bare else ""
+    head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}{bare}"
     names = state.names
     rest = tuple([names[number] for number in numbers])
     return Call.on(state.keys, "read", (head, clock, state.client), rest=rest, few=_few(state, count))

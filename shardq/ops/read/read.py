@@ -44,12 +44,14 @@ def read(
     outstanding: Outstanding | None = None,
     acks: Acks | None = None,
     made: Look | None = None,
+    *,
+    is_bare: bool = False,
 ) -> Op[list[Received]]:
     """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
 
     *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first try,
     the last ones in the same round trip. They do not wait for messages. If the first try was *made* already, the
-    operation goes on from its outcome.
+    operation goes on from its outcome. If it *is_bare*, each body is the size of its payload, as text.
     """
     clock = state.clock
     # Two ends: `until` that of waiting for messages, `call_until` that of trying a call that failed.
@@ -58,7 +60,7 @@ def read(
         yield from await_queue(state, block, state.until(timeout))
     if acks is not None and acks.earlier:
         yield from ack_earlier(state, acks, max(until, state.until(timeout)))
-    request = made.request if made else request_of(state, count, visibility, prefer)
+    request = made.request if made else request_of(state, count, visibility, prefer, is_bare=is_bare)
     outstanding = outstanding or Outstanding()
     while True:
         now = made.since if made else clock.monotonic()

@@ -60,9 +60,9 @@ class Reads(Verb[Want, ReadReply]):
         """Return how many messages are wanted."""
         return want.request.count
 
-    def kind(self, want: Want) -> tuple[float, int | None]:
-        """Return what one read has in common: how long the leases last, and the preferred stream."""
-        return want.request.visibility, want.request.prefer
+    def kind(self, want: Want) -> tuple[float, int | None, bool]:
+        """Return what one read has in common: how long the leases last, the preferred stream, whether it is bare."""
+        return want.request.visibility, want.request.prefer, want.request.is_bare
 
     def attempt(self, wants: Sequence[Want], until: float) -> TriedRead:
         """Return the call for *wants*."""
@@ -128,7 +128,7 @@ def _together(wants: Sequence[Want]) -> tuple[ReadRequest, float]:
     if len(wants) == 1:
         return first, wants[0].block
     count = sum([want.request.count for want in wants])
-    return ReadRequest(count, first.visibility, first.prefer), max([want.block for want in wants])
+    return ReadRequest(count, first.visibility, first.prefer, first.is_bare), max([want.block for want in wants])
 
 
 def reads_of(state: QueueState) -> Coalescer[Want, ReadReply]:

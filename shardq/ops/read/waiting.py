@@ -50,15 +50,20 @@ LOOK_SECONDS: Final = 5.0
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
-    """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None."""
+    """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None.
+
+    Of a bare read each body is the size of its payload, as text: who leases messages here may fetch them elsewhere.
+    """
 
     count: int
     visibility: float
     prefer: int | None
+    is_bare: bool = False
 
     def like(self, other: ReadRequest) -> bool:
         """Return whether one read can serve both requests."""
-        return self.visibility == other.visibility and self.prefer == other.prefer
+        alike = self.visibility == other.visibility and self.prefer == other.prefer
+        return alike and self.is_bare == other.is_bare
 
 
 class Outstanding(msgspec.Struct):
@@ -265,7 +270,7 @@ class Waiting:
                 count += waiter.request.count
                 if count >= MAX_PER_CALL:
                     break
-        return ReadRequest(min(count, MAX_PER_CALL), first.visibility, first.prefer)
+        return ReadRequest(min(count, MAX_PER_CALL), first.visibility, first.prefer, first.is_bare)
 
     def deliver(
         self, request: ReadRequest, rows: list[Received], outstanding: Outstanding, *, more: bool

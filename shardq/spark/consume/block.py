@@ -17,10 +17,10 @@ from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, whole_queue_of
 from shardq.spark.consume.batches import MAX_HELD, Batches
 from shardq.spark.consume.failures import FailedBatch, suspects
-from shardq.spark.consume.holding import ack_all, fail, lease, leases_end, let_go, return_unsettled
+from shardq.spark.consume.holding import Room, ack_all, fail, lease, leases_end, let_go, return_unsettled
 from shardq.spark.consume.keeper import HoldKeeper
 from shardq.spark.ops import holds
-from shardq.spark.options import Leasing
+from shardq.spark.options import MAX_BYTES, MAX_ROOM, Leasing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +36,7 @@ def consuming(
     url: str,
     queue: str,
     max_in_flight: int = 10_000,
+    max_bytes: int = MAX_BYTES,
     visibility: float | None = None,
     ack_on: str = "end",
     schema: StructType | str | None = None,
@@ -44,6 +45,7 @@ def consuming(
 ) -> Iterator[DataFrame]:
     """Lease up to *max_in_flight* messages of *queue* for a block, as a DataFrame with a column `lease`.
 
+    Their payloads have up to *max_bytes* together. One message is leased however large it is.
     The leases last *visibility* seconds (default: the queue's), and are extended while the block runs. At its end the
     messages are acked, or with *ack_on* "job", where the job settles them itself by `ack`, `nack` and `reject`, the
     remaining ones are given back. If the block raises, all that it still holds is given back uncounted, to come again
@@ -56,6 +58,7 @@ def consuming(
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
     whole("max_in_flight", max_in_flight, 1, MAX_HELD)
+    whole("max_bytes", max_bytes, 1, MAX_ROOM)
     if visibility is not None:
         lease_time("visibility", visibility)
     options = Leasing(
@@ -70,7 +73,7 @@ def consuming(
     client, state = client_of(options), whole_queue_of(options, check_name(queue))
     block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
-        block.lease(max_in_flight)
+        block.lease(Room(max_in_flight, max_bytes))
         with closing(HoldKeeper(client, state, block.held, block.visibility)):
             try:
                 rows, rejected = rows_of(spark, queue, block.held, columns, options)
@@ -95,11 +98,11 @@ class Block:
         self._batches = Batches()
         self._size = 0
 
-    def lease(self, limit: int) -> None:
-        """Take up to *limit* messages; fewer after blocks that failed. Suspects have the block for themselves."""
+    def lease(self, limit: Room) -> None:
+        """Take messages up to *limit*; fewer after blocks that failed. Suspects have the block for themselves."""
         self._batches = Batches.of(self._client.run(holds.recall(self._state, self._name, "batches")))
-        room = self._batches.room(limit)
-        lease(self._client, self._state, self.held, room, self.visibility)
+        room = self._batches.room(limit.rows)
+        lease(self._client, self._state, self.held, Room(room, limit.size), self.visibility)
         chosen = suspects(self.held, lambda each: each.last_error, self._name)
         self._size = room if chosen else len(self.held)
         if chosen:

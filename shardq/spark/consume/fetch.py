@@ -17,7 +17,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.settle.settle import reject
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.lease import ReaderLease, lease_of
-from shardq.spark.entries import Entries, batch_of, placed
+from shardq.spark.entries import Entries, batch_of, gathered, placed
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import Fetched
 from shardq.spark.options import Parsing
@@ -47,9 +47,8 @@ def _read(
     while at < len(leases):
         found = client.run(scan.fetch(state, [each.handle for each in leases[at : at + scan.SCANNED]]))
         there = [(lease, message) for lease, message in zip(leases[at:], found, strict=False) if message is not None]
-        found_batches = (batch_of(entries, schema) for entries in _by_place(state.keys.name, there))
-        if batches := [*placed(found_batches, state.number)]:
-            yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+        batches = (batch_of(entries, schema) for entries in gathered(_by_place(state.keys.name, there)))
+        yield from placed(batches, state.number)
         at += len(found)
 
 

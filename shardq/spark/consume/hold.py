@@ -11,7 +11,16 @@ from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import FailedBatch
-from shardq.spark.consume.holding import ack_all, fail, lease, let_go, return_unsettled, still_held
+from shardq.spark.consume.holding import (
+    Room,
+    ack_all,
+    fail,
+    lease,
+    let_go,
+    return_unsettled,
+    size_of,
+    still_held,
+)
 from shardq.spark.consume.keeper import HoldKeeper
 from shardq.spark.consume.lease import ReaderLease, packed, unpacked
 from shardq.spark.ops import holds
@@ -30,6 +39,7 @@ class Hold:
 
     Those of micro-batch `batch` it extends until they are settled. A record without leases is that of a micro-batch
     that was given back.
+    `size` is how many bytes the payloads have that it took last, 0 if an earlier query took them.
     `name` tells the holds of queries apart. *visibility* is in seconds; 0 takes the queue's.
     """
 
@@ -39,7 +49,7 @@ class Hold:
         self._keeper: HoldKeeper | None = None
         self._failed = False
         self.held: list[Received] = []
-        self.batch = 0
+        self.batch = self.size = 0
 
     @property
     def queue(self) -> str:
@@ -57,16 +67,18 @@ class Hold:
         found = [ReaderLease.of(self.queue, each) for each in self.held]
         return sorted(found, key=lambda each: each.handle)
 
-    def lease(self, batch: int, most: int, block: float) -> int:
+    def lease(self, batch: int, room: Room, block: float) -> int:
         """Take messages for a new micro-batch, and write the leases down before anybody works on it. Return how many.
 
         If this was done before, by a query that died before Spark knew of it, take up what it held.
         """
+        self.size = 0
         if self.take_up(batch) and self.held:
             return len(self.held)
         held: list[Received] = []
-        lease(self._client, self._state, held, most, self._visibility, block)
+        lease(self._client, self._state, held, room, self._visibility, block, is_bare=True)
         if held:
+            self.size = sum(size_of(each, is_bare=True) for each in held)
             self._remember(batch, held)
         self._keep(batch, held)
         return len(held)

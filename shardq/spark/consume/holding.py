@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from shardq.client import Client
 from shardq.errors import ShardqError
@@ -16,22 +17,53 @@ from shardq.ops.settle.settle import Settled, ack, extend, nack, reject
 from shardq.spark.consume.failures import FailedBatch, Failures
 
 log = logging.getLogger("shardq")
+FIRST_READ: Final = 100
+"""How many messages the first read asks for, while nobody knows how large they are."""
+
+
+class Room(NamedTuple):
+    """How much may be held at once: messages, and bytes of their payloads."""
+
+    rows: int
+    size: int
 
 
 def lease(
-    client: Client, state: QueueState, held: list[Received], most: int, visibility: float, block: float = 0.0
+    client: Client,
+    state: QueueState,
+    held: list[Received],
+    room: Room,
+    visibility: float,
+    block: float = 0.0,
+    *,
+    is_bare: bool = False,
 ) -> None:
-    """Read as workers do, so that the admission window holds, until *held* has *most* or the queue gives none.
+    """Read as workers do, so that the admission window holds, until *held* fills the *room* or the queue gives no more.
 
     Stop earlier when a third of *visibility* has gone, since nobody extends these leases yet. Wait up to *block*
-    seconds for the first one. Messages that were read before an error are in *held*.
+    seconds for the first one. Messages that were read before an error are in *held*. If the read *is_bare*, their
+    payloads stay in the queue. One message is held however large it is.
     """
-    until = state.clock.monotonic() + block + visibility / 3
-    while len(held) < most and state.clock.monotonic() < until:
-        found = client.run(read(state, min(MAX_COUNT, most - len(held)), 0.0 if held else block, visibility))
-        if not found:
-            return
+    until, size, wanted = state.clock.monotonic() + block + visibility / 3, 0, min(FIRST_READ, room.rows)
+    while wanted and state.clock.monotonic() < until:
+        found = client.run(read(state, wanted, 0.0 if held else block, visibility, is_bare=is_bare))
         held += found
+        size += sum(size_of(each, is_bare=is_bare) for each in found)
+        if len(found) < wanted:
+            break
+        wanted = min(MAX_COUNT, room.rows - len(held), max(0, room.size - size) * len(held) // max(1, size))
+    beyond: list[Received] = []
+    while size > room.size and len(held) > 1:
+        beyond.append(held.pop())
+        size -= size_of(beyond[-1], is_bare=is_bare)
+    let_go(client, state, beyond[::-1])
+
+
+def size_of(received: Received, *, is_bare: bool) -> int:
+    """How many bytes the payload of a delivery has. What another program wrote is never bare."""
+    if received.fields is not None:
+        return sum(map(len, received.fields.values()))
+    return int(received.body) if is_bare else len(received.body)
 
 
 def ack_all(client: Client, state: QueueState, held: Sequence[Received]) -> None:

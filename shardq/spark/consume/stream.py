@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 from shardq.extras import extra
@@ -37,16 +35,19 @@ with extra("spark"):
 from shardq.errors import QueueMissing
 from shardq.model import QueueStats
 from shardq.ops.inspect.stats import numbers
+from shardq.ops.queue.together import run_together
+from shardq.partitions.parts import all_of
 from shardq.spark.connection import client_of, partitions_of, queue_in, queue_of, state_of
 from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import suspects
 from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.hold import End, Hold
+from shardq.spark.consume.holding import Room
 from shardq.spark.consume.lease import ReaderLease, packed, unpacked
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
 from shardq.spark.parts import share
-from shardq.spark.reader import without_gc
+from shardq.spark.reader import joined, without_gc
 from shardq.spark.stream import shares
 
 Offset = dict[str, Any]
@@ -102,10 +103,13 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lease(self, name: str, batch: int, room: int) -> dict[str, int]:
         """Lease messages of all queues; if none has any, wait for a first one, but not where the query is to end."""
         parts = self._shares(room if self.left is None else min(room, self.left), batch)
-        rows = {}
-        for queue, part in filter(itemgetter(1), parts.items()):
+        rows, size, queues = {}, self.options.max_bytes, len(parts)
+        for at, (queue, part) in enumerate(parts.items()):
             with self._left_out(queue, name):
-                rows[queue] = self._hold(queue, name).lease(batch, part, 0.0)
+                if part and size:
+                    hold = self._hold(queue, name)
+                    rows[queue] = hold.lease(batch, Room(part, max(1, size // (queues - at))), 0.0)
+                    size = max(0, size - hold.size)
         if self.left is None and not any(rows.values()):
             rows = self._wait(name, batch, room)
         return {queue: count for queue, count in rows.items() if count}
@@ -117,7 +121,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue in queues:
             rows: dict[str, int] = {}
             with self._left_out(queue, name):
-                rows[queue] = self._hold(queue, name).lease(batch, room, wait)
+                rows[queue] = self._hold(queue, name).lease(batch, Room(room, self.options.max_bytes), wait)
             if any(rows.values()):
                 return rows
             if not rows:
@@ -142,13 +146,14 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queues = self._queues()
         if len(queues) == 1 or not most:
             return dict.fromkeys(queues, most)
-        waiting = {queue: count for queue in queues if (count := self._backlog(queue))}
-        whole: Counter[str] = Counter()
-        for queue, count in waiting.items():
-            whole[queue_in(queue)] += count
+        waiting: dict[str, dict[str, int]] = {}
+        for queue, stats in self._stats(queues).items():
+            if count := stats.backlog + stats.legacy:
+                waiting.setdefault(queue_in(queue), {})[queue] = count
+        whole = {name: sum(parts.values()) for name, parts in waiting.items()}
         found: dict[str, int] = {}
         for name, room in _in_turn(whole, most, batch).items():
-            found |= _in_turn({queue: n for queue, n in waiting.items() if queue_in(queue) == name}, room, batch)
+            found |= _in_turn(waiting[name], room, batch)
         return found
 
     def _queues(self) -> list[str]:
@@ -165,16 +170,14 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found += [each.keys.tag for each in partitions_of(state)]
         return found
 
-    def _backlog(self, queue: str) -> int:
-        stats = self._stats(queue)
-        return stats.backlog + stats.legacy
-
-    def _stats(self, queue: str) -> QueueStats:
-        """Its numbers; all are zero while there is no such queue."""
-        stats = client_of(self.options).run(numbers(state_of(self.options, queue)))
-        if not stats.streams:
-            self.gone.tell(queue)
-        return stats
+    def _stats(self, queues: Sequence[str]) -> dict[str, QueueStats]:
+        """The numbers of queues, asked for together; all are zero while there is no such queue."""
+        asked = run_together([numbers(state_of(self.options, queue)) for queue in queues])
+        found = dict(zip(queues, all_of(client_of(self.options).run(asked)), strict=True))
+        for queue, stats in found.items():
+            if not stats.streams:
+                self.gone.tell(queue)
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxInFlight`."""
@@ -183,14 +186,13 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset:
         """What waits in each queue, from which `shardq.spark.lag` tells how far behind the query is."""
         waiting: Offset = {}
-        for queue in self._queues():
-            stats = self._stats(queue)
+        for queue, stats in self._stats(self._queues()).items():
             waiting[queue] = {"waiting": stats.backlog + stats.legacy, "oldestAge": stats.oldest_age or 0.0}
         return waiting
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember how many messages can be delivered now: so many are taken, and the query ends."""
-        self.left = sum(map(self._backlog, self._queues()))
+        self.left = sum(stats.backlog + stats.legacy for stats in self._stats(self._queues()).values())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The messages of a micro-batch, in parts. If it was begun before, those whose leases have not ended."""
@@ -222,7 +224,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, LeasedPart):
             return iter(())
         some = ((queue, unpacked(leases)) for queue, leases in partition.leases)
-        return without_gc(chain.from_iterable(read_leased(self.options, self.schema, *each) for each in some))
+        return without_gc(joined(chain.from_iterable(read_leased(self.options, self.schema, *each) for each in some)))
 
     def commit(self, end: Offset) -> None:
         """Settle the micro-batch that ends at *end*, unless that was done before."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from shardq.spark.privates import stacks_of
+
 RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 """The last line of a Python traceback."""
 
@@ -86,7 +88,7 @@ def line_of(error: Exception) -> str:
     text = str(error)
     if ours := SHARDQ_ERROR.findall(text):
         return _cut(ours[-1])
-    causes = f"{text}\n{getattr(error, '_stackTrace', '')}"
+    causes = f"{text}\n{stacks_of(error)}"
     for pattern, meant in ADVICE:
         if found := re.search(pattern, causes):
             return meant.format(next((each for each in found.groups() if each), ""))

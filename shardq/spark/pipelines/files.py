@@ -11,6 +11,8 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shardq.spark.privates import analyzed, file_system, hadoop_path
+
 SPLIT: Final = 8 * 1024 * 1024
 """A file is cut into pieces of so many bytes at most: it takes a second or less to store one."""
 
@@ -70,7 +72,7 @@ def named(spark: SparkSession, files: Sequence[str]) -> list[str]:
 
 def _steps(rows: DataFrame) -> set[str]:
     """Return the names of the steps of the query that makes *rows*."""
-    found, left = set(), [rows._jdf.queryExecution().analyzed()]
+    found, left = set(), [analyzed(rows)]
     while left:
         step = left.pop()
         name = step.getClass().getSimpleName()
@@ -86,7 +88,7 @@ def bundled(made: DataFrame) -> DataFrame:
     """*made* in fewer tasks where many small files make many: pieces that follow each other go into one task."""
     spark = made.sparkSession
     with overridden(spark, SPLIT_SETTINGS):
-        pieces = made._jdf.rdd().getNumPartitions()
+        pieces = made.rdd.getNumPartitions()
     return made.coalesce(max(4 * spark.sparkContext.defaultParallelism, -(-pieces // PER_TASK)))
 
 
@@ -96,14 +98,13 @@ def versions(rows: DataFrame) -> list[str]:
     Each call into the JVM takes a third of a millisecond, so there are few for each file.
     """
     spark = rows.sparkSession
-    jvm, settings = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # the only way to Hadoop's files
     folders: dict[str, list[str]] = defaultdict(list)
     for name in rows.inputFiles():
         folders[name.rpartition("/")[0]].append(name)
     found = []
     for names in folders.values():
-        paths = [jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name)) for name in names[:MAX_FILES_ONE_BY_ONE]]
-        system = paths[0].getFileSystem(settings)
+        paths = [hadoop_path(spark, name, is_url=True) for name in names[:MAX_FILES_ONE_BY_ONE]]
+        system = file_system(spark, paths[0])
         if len(names) <= MAX_FILES_ONE_BY_ONE:
             found += [_version(status, status.getPath().toString()) for status in map(system.getFileStatus, paths)]
         else:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from shardq.spark.privates import file_system, hadoop_path, partition_folder, text_of
+
 DRAFT: Final = ".new"
 """How the name of a file ends that replaces another one when it is whole."""
 
@@ -23,11 +25,10 @@ class Folder:
 
     def __post_init__(self) -> None:
         self.path = self.path.rstrip("/") or "/"
-        settings = self.spark._jsparkSession.sessionState().newHadoopConf()
-        self._fs = self._at().getFileSystem(settings)
+        self._fs = file_system(self.spark, self._at())
 
     def _at(self, *parts: str) -> Any:
-        return self.spark._jvm.org.apache.hadoop.fs.Path(self.to(*parts))
+        return hadoop_path(self.spark, self.to(*parts))
 
     def to(self, *parts: str) -> str:
         """The path to something in the folder."""
@@ -57,7 +58,7 @@ class Folder:
     def lines(self, *parts: str) -> list[str]:
         """The lines of a small text file."""
         with closing(self._fs.open(self._at(*parts))) as stream:
-            return str(self.spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+            return text_of(self.spark, stream).splitlines()
 
     def write_json(self, value: dict[str, Any], *parts: str) -> None:
         """Write a JSON file over one that may be there. Killed meanwhile, it leaves one of both, after `mend`.
@@ -91,5 +92,4 @@ class Folder:
 
     def partition(self, column: str, value: str) -> str:
         """The name of the folder that Spark writes the rows with this *value* of a column to."""
-        catalog = self.spark._jvm.org.apache.spark.sql.catalyst.catalog
-        return f"{column}={catalog.ExternalCatalogUtils.escapePathName(value)}"
+        return partition_folder(self.spark, column, value)

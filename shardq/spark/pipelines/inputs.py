@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 from shardq.arguments import shown
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.files import overridden
+from shardq.spark.privates import file_system, hadoop_path
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
 SUFFIXES: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".orc": "orc"}
@@ -99,8 +100,8 @@ def follow_files(
     form = format_of(path, form)
     if form == "table":
         raise ConfigError("a table of the catalog cannot be followed: name a folder of files")
-    place = spark._jvm.org.apache.hadoop.fs.Path(path)
-    if place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).isFile(place):
+    place = hadoop_path(spark, path)
+    if file_system(spark, place).isFile(place):
         raise ConfigError(f"{path} is a file and cannot be followed: name its folder, or load it without --follow")
     kinds = read_table(spark, path, form=form, schema=schema, options=options).schema
     with overridden(spark, AS_TEXT):

@@ -16,10 +16,17 @@ from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 
 from shardq.errors import ConfigError
+from shardq.spark.privates import (
+    forget_gateway,
+    gateway_there,
+    launch,
+    process_begun,
+    process_of,
+    say_nothing_of_the_end,
+)
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 EXPECTED_WARNINGS: Final = re.compile(r"WARNING: Using incubator modules: ")
@@ -46,9 +53,8 @@ def start(settings: dict[str, str], tell: Tell) -> None:
     conf = SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    context = SparkContext(conf=conf, gateway=_launched(conf, tell) if SparkContext._gateway is None else None)
-    server: Any = context._accumulatorServer
-    server.handle_error = lambda *_: None  # it would print 20 lines if the JVM ends; what waits for an answer says so
+    gateway = _launched(conf, tell) if gateway_there() is None else None
+    say_nothing_of_the_end(SparkContext(conf=conf, gateway=gateway))
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
@@ -100,30 +106,25 @@ class Launch:
 
     def _run(self) -> None:
         try:
-            self._gateway.set_result(launch_gateway(self._conf, self._popen))
+            self._gateway.set_result(launch(self._conf, self._popen))
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             self._gateway.set_exception(error)
 
     def _kill(self) -> None:
-        """Kill the JVM as soon as its process is known, which is soon: PySpark has it in a variable."""
+        """Kill the JVM as soon as its process is known, which is soon."""
         while not wait([self._gateway], 0.01).done:
-            frame = sys._current_frames().get(self._thread.ident or 0)
-            while frame is not None:
-                process = frame.f_locals.get("proc")
-                if isinstance(process, subprocess.Popen):
-                    process.kill()
-                frame = frame.f_back
-        if self._gateway.exception() is None and (process := getattr(self._gateway.result(), "proc", None)) is not None:
+            if (process := process_begun(self._thread)) is not None:
+                process.kill()
+        if self._gateway.exception() is None and (process := process_of(self._gateway.result())) is not None:
             process.kill()
 
 
 def end() -> None:
     """End the JVM that this process started, if it did; a later session starts another one."""
-    gateway = SparkContext._gateway
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    process = process_of(gateway_there())
     if process is None or process.stdin is None:
         return
-    SparkContext._gateway = SparkContext._jvm = None
+    forget_gateway()
     with contextlib.suppress(OSError):
         process.stdin.close()  # which the JVM is waiting for
     try:
@@ -135,7 +136,7 @@ def end() -> None:
 
 def kill() -> None:
     """Kill the JVM that this process started, if it did."""
-    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    process = process_of(gateway_there())
     if process is not None:
         process.kill()
 

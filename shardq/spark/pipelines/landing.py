@@ -19,6 +19,7 @@ from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.inputs import following, wait
 from shardq.spark.pipelines.load import save
 from shardq.spark.pipelines.report import PipelineProgress
+from shardq.spark.privates import file_system, hadoop_path
 
 
 def landing_id(spark: SparkSession, path: str, queue: str) -> str:
@@ -32,9 +33,8 @@ def landing_id(spark: SparkSession, path: str, queue: str) -> str:
 
 
 def _qualified(spark: SparkSession, path: str) -> str:
-    place = spark._jvm.org.apache.hadoop.fs.Path(path)
-    system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    return str(system.makeQualified(place).toString())
+    place = hadoop_path(spark, path)
+    return str(file_system(spark, place).makeQualified(place).toString())
 
 
 CLAIM: Final = "shardq.json"

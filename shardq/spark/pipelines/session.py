@@ -14,7 +14,6 @@ from typing import Final
 from warnings import catch_warnings, simplefilter
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,6 +21,7 @@ from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark import check_install, register
 from shardq.spark.pipelines.errors import GONE, line_of, unanswered
 from shardq.spark.pipelines.jvm import Tell, end, logging_options, start, to_stderr
+from shardq.spark.privates import context_there, jvm_of, session_there
 
 OLDEST_JAVA: Final = 17
 MAX_TRIES: Final = 4
@@ -73,7 +73,7 @@ def session(
             start(_settings(name, master or "local[*]") | dict(settings or {}), tell)
         running = SparkSession.builder.appName(f"shardq {name}").getOrCreate()
         _size(running)
-    if getattr(running, "_jvm", None) is None:
+    if jvm_of(running) is None:
         raise ConfigError(
             "pipelines do not run through Spark Connect: unset SPARK_REMOTE and give the --master instead"
         )
@@ -95,11 +95,11 @@ def stop() -> None:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # Py4J logs the stack of a thread that is waiting for an answer now
     try:
-        context = SparkContext._active_spark_context
+        context = context_there()
         if context is not None:
             with suppress(Exception), catch_warnings():  # the JVM has ended already, perhaps for want of memory
                 simplefilter("ignore")
-                (SparkSession._instantiatedSession or context).stop()
+                (session_there() or context).stop()
         end()
     finally:
         logging.disable(before)

@@ -8,13 +8,12 @@ from math import isfinite
 from threading import Event, Thread
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ShardqError
 from shardq.spark.pipelines.report import Sofar
+from shardq.spark.privates import session_there
 
 
 class Watch:
@@ -51,10 +50,10 @@ class Watch:
 
 def tasks() -> str:
     """How many tasks of the jobs that run now are done; "" when none runs."""
-    context: SparkContext = SparkContext._active_spark_context
-    if getattr(context, "_jsc", None) is None:  # it is set late in a context's making
+    spark = session_there()
+    if spark is None:
         return ""
-    tracker = context.statusTracker()
+    tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
     stages = {stage for job in jobs if job is not None for stage in job.stageIds}
     found = [each for each in map(tracker.getStageInfo, stages) if each is not None]
@@ -64,7 +63,7 @@ def tasks() -> str:
 
 def streams() -> str:
     """What the last micro-batch of each query that runs says: rows a second, and what its sources measure."""
-    spark = SparkSession._instantiatedSession
+    spark = session_there()
     queries = [] if spark is None else [query.lastProgress for query in spark.streams.active]
     return "; ".join(map(rates, filter(None, queries)))
 

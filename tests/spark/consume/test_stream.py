@@ -15,7 +15,7 @@ from shardq.errors import ConfigError
 from shardq.model import Received
 from shardq.ops.queue.opening import open_queue
 from shardq.spark import Lag, ack, lag, nack, reject, settle_last
-from shardq.spark.consume.holding import lease, still_held
+from shardq.spark.consume.holding import Room, lease, still_held
 from tests.servers import Server
 from tests.spark.consume.queries import Sink, consuming_query, drain, failing_once
 from tests.spark.rows import drained, numbers
@@ -187,7 +187,7 @@ def test_more_is_not_leased_than_is_extended_in_time(client: Client, queue_name:
     for _ in range(6):
         queue.write_many([(b"", f"t-{at % 50}") for at in range(5000)])
     held: list[Received] = []
-    lease(client, queue.state, held, 30_000, 1.0)
+    lease(client, queue.state, held, Room(30_000, 1_000), 1.0)
     assert still_held(client, queue.state, held, 60) == held
     assert 0 < len(held) < 30_000
 

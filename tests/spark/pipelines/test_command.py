@@ -170,7 +170,7 @@ def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
     assert told() == f"shardq: {java} is Java 11: Spark needs 17 or newer; set JAVA_HOME to one"
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'")
-    assert told() == "shardq: PySpark 3.5.1 is installed, but 4.2 up to 5 is needed: pip install 'shardq[spark]'"
+    assert told() == "shardq: PySpark 3.5.1 is installed, but 4.0 up to 5 is needed: pip install 'shardq[spark]'"
 
 
 def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

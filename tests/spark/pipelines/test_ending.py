@@ -143,7 +143,7 @@ def test_a_jvm_is_killed_though_the_signal_comes_right_after_its_fork(monkeypatc
         proc.wait()
         raise PySparkRuntimeError("it was killed")
 
-    monkeypatch.setattr(jvm, "launch_gateway", launch)
+    monkeypatch.setattr(jvm, "launch", launch)
     try:
         with pytest.raises(KeyboardInterrupt):
             jvm._launched(SparkConf(loadDefaults=False), print)
