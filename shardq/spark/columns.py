@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from math import isfinite
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +25,7 @@ from shardq.spark.maps import listed
 from shardq.spark.ops.rows import Rows
 
 TAGS = {"json": "j", "msgpack": "m"}
+NAN_IN_JSON: Final = CodecError("payload has NaN or Infinity, which JSON has not: make it null, or take codec=msgpack")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Encoding:
             raise ConfigError(f"codec {self.codec} needs the payload as binary, encoded by you, not as {kind}")
         encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
         values = as_list(column) if _is_text(kind) else listed(column)
+        if self.codec == "json" and has_nan(column):
+            values = [NAN_IN_JSON if value_has_nan(value) else value for value in values]
         return [None if value is None else _encoded(encode, value) for value in values]
 
 
@@ -96,7 +101,30 @@ def as_list(column: pa.Array) -> list[Any]:
     return listed
 
 
+def has_nan(column: pa.Array) -> bool:
+    """Whether a float in *column*, however deep, is NaN or infinite; it looks at whole columns, so it takes no time."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return pc.all(pc.is_finite(column)).as_py() is False
+    if pa.types.is_map(kind):
+        return has_nan(column.keys) or has_nan(column.items)
+    if pa.types.is_struct(kind):
+        return any(map(has_nan, column.flatten()))
+    return pa.types.is_list(kind) and has_nan(column.flatten())
+
+
+def value_has_nan(value: Any) -> bool:
+    """The same of one value."""
+    if isinstance(value, dict):
+        return any(map(value_has_nan, chain(value, value.values())))
+    if isinstance(value, list):
+        return any(map(value_has_nan, value))
+    return isinstance(value, float) and not isfinite(value)
+
+
 def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes | CodecError:
+    if isinstance(value, CodecError):
+        return value
     try:
         return encode(value)
     except Exception as error:  # noqa: BLE001 - an encoder fails in many ways, and its text may quote the payload

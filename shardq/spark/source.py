@@ -26,7 +26,7 @@ from shardq.spark.connection import queue_of, server_ms_of, whole_queue_of
 from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.options import Consuming, Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
-from shardq.spark.schema import arrow_schema, check_schema, table_schema
+from shardq.spark.schema import arrow_schema, arrow_type, check_schema, table_schema
 from shardq.spark.stream import StreamReader
 from shardq.spark.subscription import Subscription
 from shardq.spark.writer import BatchWriter, StreamWriter
@@ -155,6 +155,7 @@ def check_columns(schema: StructType, options: Writing) -> None:
         raise ConfigError("idempotence=key needs the column dedup_key: rows that have the same key are stored once")
     if len(options.codec) == 1 and not isinstance(payload, BinaryType):
         raise ConfigError(f"codec {options.codec} needs a binary payload, encoded by you")
+    arrow_type(payload, "payload")
     check_keys(payload, options.codec)
 
 
