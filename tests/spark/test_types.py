@@ -13,7 +13,7 @@ import pytest
 from shardq.client import Queue
 from shardq.spark.columns import Encoding, encoded
 from shardq.spark.shape import RowShape
-from tests.spark.rows import drained, write
+from tests.spark.rows import write
 
 pa = pytest.importorskip("pyarrow", exc_type=ImportError)
 pytestmark = pytest.mark.timeout(300)
@@ -117,5 +117,7 @@ def test_nan_is_no_json_and_is_kept_in_messagepack(kind: Any, values: list[Any])
     assert len(rows) == 1
     rows, bad = encoded(batch, Encoding("msgpack", 1000))
     assert [each.row for each in bad] == [2]
-    assert (RowShape(kind).column(["m"] * 2, [*rows.bodies])[0]).to_pylist()[1:] == pa.array(values, kind).to_pylist()[1:]
+    assert (
+        (RowShape(kind).column(["m"] * 2, [*rows.bodies])[0]).to_pylist()[1:] == pa.array(values, kind).to_pylist()[1:]
+    )
     assert "nan" in str(RowShape(kind).column(["m"] * 2, [*rows.bodies])[0].to_pylist()[0]) or "inf" in str(values[0])

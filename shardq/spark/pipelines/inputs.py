@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import DataType, StringType, StructType
 
 from shardq.arguments import shown
-from shardq.errors import ConfigError
-from shardq.spark.pipelines.files import overridden
+from shardq.errors import ConfigError, PipelineFailed
+from shardq.spark.pipelines.errors import CUT_LINE, line_of
+from shardq.spark.pipelines.files import NO_LINES, TextLines, overridden
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
 SUFFIXES: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".orc": "orc"}
@@ -30,6 +33,12 @@ LANDING: Final = {"maxFilesPerTrigger": "1000", "maxFileAge": "36500d"}
 """Of a landing folder a batch has at most so many files; Spark leaves out files that were a week older than the newest
 when they came, unless it is told another age."""
 
+CUT: Final = "shardq_cut_line"
+"""The column of what cannot be parsed."""
+
+WHOLE_FILES: Final = {"spark.sql.files.maxPartitionBytes": str(2**50), "spark.sql.files.openCostInBytes": str(2**50)}
+"""Each file is one partition."""
+
 AS_TEXT: Final = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
 
@@ -41,6 +50,16 @@ def format_of(path: str, given: str | None = None) -> str:
         return given
     suffixes = [each.lower() for each in PurePosixPath(path.rstrip("/*")).suffixes if each.lower() in SUFFIXES]
     return SUFFIXES[suffixes[-1]] if suffixes else "parquet"
+
+
+def text_lines(path: str, form: str | None, options: Mapping[str, str]) -> TextLines:
+    """How rows lie in the files of *path*, which are read as `read_table` reads them."""
+    form, given = format_of(path, form), {name.lower(): value.lower() for name, value in options.items()}
+    if form not in STRICT_OPTIONS:
+        return NO_LINES
+    header = form == "csv" and given.get("header", "true") == "true"
+    first = None if given.get("multiline") == "true" else 1 + header
+    return TextLines(first, not given.keys() & {"encoding", "charset"})
 
 
 def read_table(
@@ -84,6 +103,39 @@ def read_table(
     return read_table(spark, path, form=form, schema=", ".join(kinds), options=options)
 
 
+@contextmanager
+def located(
+    spark: SparkSession, path: str, *, form: str | None, schema: str | None, options: Mapping[str, str]
+) -> Iterator[None]:
+    """Within this context an error about a line that cannot be parsed names its file and number."""
+    try:
+        yield
+    except Exception as error:
+        told = line_of(error)
+        where = _first_cut(spark, path, format_of(path, form), schema, options) if CUT_LINE in told else None
+        if where is None:
+            raise
+        raise PipelineFailed(told.replace(CUT_LINE, where)) from error
+
+
+def _first_cut(spark: SparkSession, path: str, form: str, schema: str | None, options: Mapping[str, str]) -> str | None:
+    """Name the first line that cannot be parsed. Spark reads the files once more for it, each in one piece."""
+    more = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CUT}
+    with overridden(spark, {**AS_TEXT, **WHOLE_FILES}):
+        kinds = _prepared(spark.read, form, schema, more).load(path).schema
+        kinds = kinds if CUT in kinds.names else kinds.add(CUT, "string")
+        kinds = kinds if len(kinds) > 1 else kinds.add("other", "string")  # Spark refuses to read the one column alone
+        rows = _prepared(spark.read, form, kinds, more).load(path)
+        number = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1).alias("number")
+        found = rows.select(F.col("_metadata.file_path").alias("file"), number, F.struct("*").alias("row"))
+        first = found.where(F.col(f"row.{CUT}").isNotNull()).first()
+    if first is None:
+        return None
+    line, text = text_lines(path, form, options).first, first["row"][CUT]
+    place = f"line {line + first['number']:,} of {first['file']}" if line else f"a row of {first['file']}"
+    return f"{place}, which is no UTF-8 (name its encoding)" if "\N{REPLACEMENT CHARACTER}" in text else place
+
+
 def follow_files(
     spark: SparkSession,
     path: str,
@@ -107,7 +159,7 @@ def follow_files(
         return _prepared(spark.readStream, form, None, {**LANDING, **options}).schema(kinds).load(path)
 
 
-def _prepared(reader: Any, form: str, schema: str | None, options: Mapping[str, str]) -> Any:
+def _prepared(reader: Any, form: str, schema: str | StructType | None, options: Mapping[str, str]) -> Any:
     """A reader of Spark for files of the format *form*; what would change rows in silence fails instead."""
     if named := next((name for name in options if name.lower() in ("path", "paths")), None):
         raise ConfigError(f"the option {named} would name other files than the rows that are given: leave it out")
