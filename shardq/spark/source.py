@@ -183,8 +183,8 @@ def check_columns(schema: StructType, options: Writing) -> None:
         raise ConfigError("idempotence=key needs the column dedup_key: rows that have the same key are stored once")
     if len(options.codec) == 1 and not isinstance(payload, BinaryType):
         raise ConfigError(f"codec {options.codec} needs a binary payload, encoded by you")
-    arrow_type(payload, "payload")
     check_keys(payload, options.codec)
+    arrow_type(payload, "payload")
 
 
 def _check_extra(schema: StructType, options: Writing) -> None:

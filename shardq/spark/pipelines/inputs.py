@@ -1,8 +1,8 @@
-"""Where DataFrames come from and go to: Parquet, JSON, CSV and tables, and what their columns must be."""
+"""Where DataFrames come from and go to: Parquet, JSON, CSV and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError, PipelineFailed
@@ -69,38 +69,24 @@ def read_table(
     form: str | None = None,
     schema: str | None = None,
     options: Mapping[str, str] = NO_OPTIONS,
-    typed: Iterable[str] = (),
 ) -> DataFrame:
     """The rows of a folder, file, glob or (format "table") table of the catalog.
 
     *schema* is as Spark writes it, `key string, at timestamp`; without it that of the files is taken, which JSON and
     CSV are read once more for. CSV and the names of folders (`tenant=007`) have no types: there all is text, so that a
-    shard key 007 stays what it is, apart from the columns *typed*, whose types Spark finds out. *options* are those of
-    Spark's reader for the format. Spark raises AnalysisException where there is nothing.
+    shard key 007 stays what it is. *options* are those of Spark's reader for the format. Spark raises AnalysisException
+    where there is nothing.
     """
     form = format_of(path, form)
     if form == "table":
         return spark.table(path)
-
-    def load(**more: str) -> DataFrame:
-        try:
-            return _prepared(spark.read, form, schema, {**options, **more}).load(path)
-        except AnalysisException as error:
-            if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
-                raise
-            raise ConfigError(f"there are no files in {path} that tell the columns: give their --schema") from None
-
-    with overridden(spark, AS_TEXT):
-        rows = load()
-    wanted = {name for name in typed if name in rows.columns and isinstance(rows.schema[name].dataType, StringType)}
-    if schema or not wanted:
-        return rows
-    found = load(inferSchema="true").schema
-    kinds = (
-        f"`{each.name}` {(found if each.name in wanted else rows.schema)[each.name].dataType.simpleString()}"
-        for each in rows.schema
-    )
-    return read_table(spark, path, form=form, schema=", ".join(kinds), options=options)
+    try:
+        with overridden(spark, AS_TEXT):
+            return _prepared(spark.read, form, schema, options).load(path)
+    except AnalysisException as error:
+        if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+            raise
+        raise ConfigError(f"there are no files in {path} that tell the columns: give their --schema") from None
 
 
 @contextmanager
@@ -182,15 +168,3 @@ def wait(query: StreamingQuery) -> None:
         query.awaitTermination()
     finally:
         query.stop()
-
-
-def check_columns(schema: StructType, wanted: Mapping[str, tuple[type[DataType], ...]], what: str) -> None:
-    """ConfigError unless *schema* has the *wanted* columns, each of one of its types; *what* names the rows."""
-    missing = [name for name in wanted if name not in schema.names]
-    if missing:
-        there = ", ".join(schema.names) or "none"
-        raise ConfigError(f"{what} need the column {', '.join(missing)}; the columns there are: {there}")
-    for name, kinds in wanted.items():
-        if not isinstance(schema[name].dataType, kinds):
-            fits = " or ".join(kind.typeName() for kind in kinds)
-            raise ConfigError(f"column {name} of {what} is {schema[name].dataType.simpleString()}: it must be {fits}")

@@ -17,7 +17,6 @@ from shardq.routing import Router
 from shardq.routing.router import Binding
 from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.files import NO_LINES, TextLines
-from shardq.spark.pipelines.inputs import check_columns
 from shardq.spark.pipelines.load import LoadColumns, messages, save
 from shardq.spark.pipelines.report import PipelineProgress
 
@@ -41,7 +40,9 @@ def routed(
     the tasks once, as they are now. *lines* says how the events lie in files. ConfigError when there is no column
     *topic* of text, or there are no bindings.
     """
-    check_columns(events.schema, {topic: (StringType,)}, "events to route")
+    if topic not in events.columns or not isinstance(events.schema[topic].dataType, StringType):
+        there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in events.schema) or "none"
+        raise ConfigError(f"events to route need the column {topic} string; the columns there are: {there}")
     if not bindings:
         raise ConfigError("the router has no bindings: `shardq topics bind PATTERN QUEUE` makes one")
     shared = events.sparkSession.sparkContext.broadcast([tuple(each) for each in bindings])

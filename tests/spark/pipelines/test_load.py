@@ -53,14 +53,6 @@ def test_text_stays_text_in_csv_and_in_the_names_of_folders(shardq: Shardq, queu
     assert [(each.shard_key, each.payload) for each in drained(queue)] == [("1", {"body": 1})]
 
 
-def test_the_columns_that_need_a_type_have_one(spark: Any, tmp_path: Path) -> None:
-    path = tmp_path / "tenants.csv"
-    path.write_text("shard_key,load\n007,12\n")
-    rows = read_table(spark, str(path), typed=("load", "time"))
-    assert dict(rows.dtypes) == {"shard_key": "string", "load": "int"}
-    assert rows.first() == ("007", 12)
-
-
 def test_readers_options_suffixes_in_capitals_headers_and_bounds(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
     path = tmp_path / "ROWS.CSV"
     path.write_text("tenant;body;wait\na;x;0\n")
