@@ -88,8 +88,8 @@ def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]
     _check_bodies(bad, columns["payload"], bodies, encoding.max_payload)
     if tag == "j" and _is_text(columns["payload"].type):
         _check_json(bad, bodies)
-    if "source" in columns:
-        _check_utf8(bad, columns["source"], keys, bodies)
+    if "source" in columns and pc.any(pc.struct_field(columns["source"], "is_checked")).as_py():
+        _check_utf8(bad, keys, bodies)
     headers = _headers(bad, columns["headers"]) if "headers" in columns else []
     options = _options(bad, columns, batch.num_rows, encoding.on_conflict)
     if encoding.keyed:
@@ -191,11 +191,10 @@ def _check_json(bad: dict[int, str], bodies: list[Any]) -> None:
             bad.setdefault(at, "payload is not JSON")
 
 
-def _check_utf8(bad: dict[int, str], sources: pa.Array, keys: pa.Array, bodies: list[Any]) -> None:
+def _check_utf8(bad: dict[int, str], keys: pa.Array, bodies: list[Any]) -> None:
     """Mark rows of text in which Spark has put U+FFFD for bytes that are not UTF-8, as those of Latin-1."""
-    checked = pc.struct_field(sources, "is_checked").to_pylist()
     for at, (key, body) in enumerate(zip(as_list(keys), bodies, strict=True)):
-        if checked[at] and (UNKNOWN_BYTES in (key or b"") or (isinstance(body, bytes) and UNKNOWN_BYTES in body)):
+        if UNKNOWN_BYTES in (key or b"") or (isinstance(body, bytes) and UNKNOWN_BYTES in body):
             bad.setdefault(at, NOT_UTF8)
 
 

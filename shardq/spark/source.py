@@ -109,16 +109,14 @@ class ShardqDataSource(DataSource):
         return "mode" in self.options
 
     def _given(self, schema: StructType | None = None) -> dict[str, str]:
-        """The options by names in lower case: of the settings, of the table that has this *schema*, and of this use."""
-        given: dict[str, str] = {}
-        for some in (self.defaults, options_in(schema or ()), self.options):
-            given |= {name.lower(): value for name, value in some.items()}
-        if not self.options and given.keys() <= {*self.defaults}:
+        """The options in lower case: of the settings, and of this use, else of the table with this *schema*."""
+        own = self.options or options_in(schema or ())
+        if not own and (schema is None or "queue" not in schema.names):
             raise ConfigError(
                 "there are no options: Spark keeps those of CREATE TABLE to itself if that has columns or AS SELECT; "
                 "leave out the columns and say payloadType (docs/spark.md), or take CREATE TEMPORARY VIEW"
             )
-        return given
+        return {name.lower(): value for some in (self.defaults, own) for name, value in some.items()}
 
     def _parsed(self, kind: type[T], schema: StructType | None = None) -> T:
         given = self._given(schema)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
@@ -97,8 +98,10 @@ def located(
     try:
         yield
     except Exception as error:
-        told = line_of(error)
-        where = _first_cut(spark, path, format_of(path, form), schema, options) if CUT_LINE in told else None
+        told, where = line_of(error), None
+        if CUT_LINE in told:
+            with suppress(PySparkException, Py4JError):  # what failed first is the better error
+                where = _first_cut(spark, path, format_of(path, form), schema, options)
         if where is None:
             raise
         raise PipelineFailed(told.replace(CUT_LINE, where)) from error
