@@ -6,7 +6,7 @@ import re
 
 OTHERS = {
     "a product, or a word of one": (
-        "BullMQ", "DataFrame", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry",
+        "BullMQ", "DataFrame", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "NaN", "OpenTelemetry",
         "PyArrow", "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
