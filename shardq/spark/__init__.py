@@ -40,22 +40,25 @@ OLDEST_VERSION = (4, 0)
 def register(spark: SparkSession) -> None:
     """Register the format "shardq" with *spark*. ConfigError when PySpark or PyArrow is missing or too old.
 
-    By default a queue is read by two tasks for each core that the cluster has now. ConfigError also when the executors
-    that it has now cannot import shardq, or have another version.
+    By default a queue is read by two tasks for each core that the cluster has now. The settings `spark.shardq.url`,
+    `spark.shardq.timeout` and `spark.shardq.durability`, as they are now, are the defaults of these options.
+    ConfigError also when the executors that it has now cannot import shardq, or have another version.
 
     Spark looks formats up in the session of the calling thread, so each thread that writes or loads must call this.
     """
     check_install()
     from shardq.spark.source import ShardqDataSource
+    from shardq.spark.tables import settings
     from shardq.spark.versions import register_source
 
+    known: dict[str, object] = {"defaults": settings(spark.conf.get)}
     if jvm_of(spark) is None:
-        register_source(spark, ShardqDataSource)
+        register_source(spark, type("ShardqDataSource", (ShardqDataSource,), known))
         return
     ship(spark.sparkContext)
     check_executors(spark.sparkContext)
-    parts = 2 * spark.sparkContext.defaultParallelism
-    register_source(spark, type("ShardqDataSource", (ShardqDataSource,), {"parts": parts}))
+    known["parts"] = 2 * spark.sparkContext.defaultParallelism
+    register_source(spark, type("ShardqDataSource", (ShardqDataSource,), known))
     make_active(spark)
 
 

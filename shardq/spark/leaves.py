@@ -7,6 +7,7 @@ import struct
 from binascii import Error as NoBase64
 from binascii import a2b_base64
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
@@ -17,7 +18,7 @@ from shardq.extras import extra
 with extra("spark"):
     import pyarrow as pa
 
-from shardq.spark.typed import INTEGER_RANGES, TIME
+from shardq.spark.typed import INTEGER_RANGES, PLAIN_TIME, TIME, TIME_OF_DAY
 
 Convert = Callable[[Any], Any]
 """Makes a decoded value one of a type; raises Unfit if it is none."""
@@ -31,7 +32,7 @@ def converter(kind: pa.DataType, *, is_json: bool) -> Convert:
     """What makes decoded values ones of *kind*, which is not nested."""
     if kind == pa.binary():
         return _base64 if is_json else _binary
-    return _LEAVES[kind]
+    return _decimal(kind) if pa.types.is_decimal(kind) else _LEAVES[kind]
 
 
 def none_of(value: Any, name: str) -> UnfitPlan:
@@ -81,6 +82,26 @@ def _single(value: float) -> float:
     return struct.unpack("<f", struct.pack("<f", value))[0]  # type: ignore[no-any-return]
 
 
+def _decimal(kind: pa.DataType) -> Convert:
+    """A float counts as the shortest number that is written so: 0.1 is 0.1."""
+    name = f"decimal({kind.precision},{kind.scale})"
+
+    def decimal(value: Any) -> Decimal:
+        if type(value) not in (str, int, float):
+            raise none_of(value, name)
+        try:
+            found = Decimal(repr(value) if type(value) is float else value)
+        except (InvalidOperation, ValueError):
+            raise UnfitPlan(f"the text is no {name}") from None
+        try:
+            pa.scalar(found, kind)
+        except pa.ArrowInvalid:
+            raise UnfitPlan(f"the number is out of the range of {name}, or has more digits") from None
+        return found
+
+    return decimal
+
+
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
         raise none_of(value, "boolean")
@@ -115,7 +136,13 @@ def _base64(value: Any) -> bytes:
         raise UnfitPlan("text that is not base64 is no binary in JSON") from None
 
 
-def _of_text(name: str, kind: Any, own: type) -> Convert:
+def _nothing(value: Any) -> None:
+    raise none_of(value, "void")
+
+
+def _of_text(name: str, kind: Any, own: type | None = None) -> Convert:
+    """*own* is the type of a decoded value that is one already."""
+
     def of_text(value: Any) -> Any:
         if type(value) is own:
             return value
@@ -130,6 +157,7 @@ def _of_text(name: str, kind: Any, own: type) -> Convert:
 
 
 _LEAVES: dict[pa.DataType, Convert] = {
+    pa.int8(): _whole("tinyint", INTEGER_RANGES[pa.int8()]),
     pa.int16(): _whole("smallint", INTEGER_RANGES[pa.int16()]),
     pa.int32(): _whole("int", INTEGER_RANGES[pa.int32()]),
     pa.int64(): _whole("bigint", INTEGER_RANGES[pa.int64()]),
@@ -137,6 +165,10 @@ _LEAVES: dict[pa.DataType, Convert] = {
     pa.float64(): _real("double", float),
     pa.bool_(): _boolean,
     pa.string(): _string,
-    pa.date32(): _of_text("date", datetime.date, datetime.date),
+    pa.date32(): _of_text("date", datetime.date),
     pa.timestamp("us", tz="UTC"): _of_text("timestamp with a time zone", TIME, datetime.datetime),
+    pa.timestamp("us"): _of_text("timestamp without a time zone", PLAIN_TIME),
+    pa.time64("ns"): _of_text("time of day", TIME_OF_DAY),
+    pa.duration("us"): _of_text("interval", datetime.timedelta),
+    pa.null(): _nothing,
 }

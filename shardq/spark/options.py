@@ -15,6 +15,7 @@ import msgspec
 
 from shardq.arguments import MAX_LEASE, check_name, lease_time, shown
 from shardq.errors import ConfigError
+from shardq.ops.write.outgoing import EXISTING, ON_CONFLICT
 
 T = TypeVar("T", bound="Connecting")
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -54,6 +55,7 @@ class Writing(Connecting):
     max_backlog: int = _number(0, 0, 2**40)
     full_timeout: float = _number(600.0, 0, 30 * 86_400)
     error_queue: str = ""
+    on_conflict: str = EXISTING
     max_payload: int = _number(1024 * 1024, 1, 512 * 1024 * 1024)
 
     def __post_init__(self) -> None:
@@ -66,6 +68,12 @@ class Writing(Connecting):
             raise ConfigError("option codec must be json, msgpack or the letter (A to Z) of a codec of your own")
         if self.idempotence not in ("row", "key", "none"):
             raise ConfigError(f"option idempotence must be row, key or none, not {shown(self.idempotence)}")
+        if self.on_conflict not in ON_CONFLICT:
+            raise ConfigError(f"option onConflict must be {', '.join(ON_CONFLICT)}, not {shown(self.on_conflict)}")
+        if self.on_conflict != EXISTING and self.idempotence != "none":
+            raise ConfigError(
+                f"onConflict={self.on_conflict} needs idempotence=none: a task that is tried again meets its own rows"
+            )
         if self.batch_id >= 0 and not self.write_id:
             raise ConfigError("option batchId counts the batches of one writeId, the same for all of them: give both")
         if len(self.write_id) > 200 or not self.write_id.isprintable():
@@ -257,16 +265,32 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def parsed(kind: type[T], given: Mapping[str, str]) -> T:
-    """The options *given* as an object of *kind*; ConfigError names an option that is unknown, missing or wrong."""
+def names_of(kind: type[Connecting]) -> list[str]:
+    """The names of the options of a *kind*."""
+    return [spelled(each.name) for each in fields(kind)]
+
+
+def of_one_queue(given: Mapping[str, str]) -> dict[str, str]:
+    """The options *given* for a read of the one `queue` that they name: so one view or table is read and filled."""
+    if given.keys() & {"subscribe", "subscribepattern"}:
+        raise ConfigError("give the option queue, or say by subscribe or subscribePattern what to read, not both")
+    return {("subscribe" if name == "queue" else name): text for name, text in given.items()}
+
+
+def parsed(kind: type[T], given: Mapping[str, str], other: type[Connecting] | None = None) -> T:
+    """The options *given* as an object of *kind*; ConfigError names an option that is unknown, missing or wrong.
+
+    Those of the *other* kind are passed over.
+    """
     known = {spelled(each.name).lower(): each for each in fields(kind)}
+    passed_over = {*SPARKS_OWN, *(name.lower() for name in (names_of(other) if other else ()))}
     values: dict[str, Any] = {}
     for name, text in given.items():
-        if name.lower() in SPARKS_OWN:
-            continue
         each = known.get(name.lower())
+        if each is None and name.lower() in passed_over:
+            continue
         if each is None:
-            names = ", ".join(spelled(item.name) for item in fields(kind))
+            names = ", ".join(names_of(kind))
             raise ConfigError(f"unknown option {shown(name)} of format shardq; the options here are {names}")
         values[each.name] = _value(each, text)
     for each in fields(kind):

@@ -14,6 +14,11 @@ ENVIRONMENT: Final = "env:"
 FILE: Final = "file:"
 
 
+def is_reference(given: str) -> bool:
+    """Whether a URL that is *given* says where the URL is."""
+    return given.startswith((ENVIRONMENT, FILE))
+
+
 def url_of(given: str) -> str:
     """The URL *given*: itself, or what `env:NAME` (a variable of this process) or `file:PATH` (a file here) has.
 

@@ -12,6 +12,8 @@ with extra("spark"):
         ArrayType,
         BinaryType,
         DataType,
+        DayTimeIntervalType,
+        DecimalType,
         DoubleType,
         IntegerType,
         LongType,
@@ -20,6 +22,7 @@ with extra("spark"):
         StructField,
         StructType,
         TimestampType,
+        TimeType,
     )
 
 from shardq.errors import ConfigError
@@ -52,6 +55,7 @@ _TABLES = {"live": _LIVE, "dead": _DEAD, "journal": _JOURNAL, "leased": _LEASED}
 _TYPES = {
     "binary": pa.binary(),
     "boolean": pa.bool_(),
+    "byte": pa.int8(),
     "date": pa.date32(),
     "double": pa.float64(),
     "float": pa.float32(),
@@ -60,30 +64,45 @@ _TYPES = {
     "short": pa.int16(),
     "string": pa.string(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
 }
 EITHER_TYPE = {"shard_key": (StringType, BinaryType)}
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that record batches for *schema* must have, nullability included."""
-    return pa.schema([pa.field(each.name, arrow_type(each.dataType), each.nullable) for each in schema])
+    return pa.schema([_field(each, each.name) for each in schema])
 
 
-def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type of a Spark type; ConfigError for one that payloads cannot be decoded to."""
+def _field(field: StructField, path: str) -> pa.Field:
+    return pa.field(field.name, arrow_type(field.dataType, path), field.nullable)
+
+
+def arrow_type(kind: DataType, path: str) -> pa.DataType:
+    """The Arrow type of a Spark type; ConfigError names by *path* a column that payloads cannot have."""
     match kind:
         case StructType():
-            return pa.struct([pa.field(each.name, arrow_type(each.dataType), each.nullable) for each in kind])
+            return pa.struct([_field(each, f"{path}.{each.name}") for each in kind])
         case ArrayType():
-            return pa.list_(pa.field("element", arrow_type(kind.elementType), kind.containsNull))
+            return pa.list_(pa.field("element", arrow_type(kind.elementType, f"{path}.element"), kind.containsNull))
         case MapType():
             if isinstance(kind.keyType, StructType | ArrayType | MapType):
                 raise ConfigError(f"payloads have no maps with keys of type {kind.keyType.simpleString()}")
-            value = pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull)
-            return pa.map_(pa.field("key", arrow_type(kind.keyType), False), value)
+            value = pa.field("value", arrow_type(kind.valueType, f"{path}.value"), kind.valueContainsNull)
+            return pa.map_(pa.field("key", arrow_type(kind.keyType, f"{path}.key"), False), value)
+        case DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case DayTimeIntervalType():
+            return pa.duration("us")
+        case TimeType():
+            return pa.time64("ns")
     found = _TYPES.get(kind.typeName())
     if found is None:
-        raise ConfigError(f"payloads cannot be decoded to {kind.simpleString()}: read them as binary")
+        raise ConfigError(
+            f"column {path} is {kind.simpleString()}, which payloads cannot have: cast it to another type, or take the "
+            "payload as binary"
+        )
     return found
 
 
@@ -107,7 +126,7 @@ def check_schema(table: str, wished: StructType, options: Parsing) -> None:
             raise ConfigError(f"there is no column {each.name}; the columns are {', '.join(known)}")
         wanted = known[each.name]
         if each.name == "payload":
-            arrow_type(each.dataType)
+            arrow_type(each.dataType, "payload")
         elif each.dataType != wanted and not isinstance(each.dataType, EITHER_TYPE.get(each.name, ())):
             raise ConfigError(f"column {each.name} is {wanted.simpleString()}, not {each.dataType.simpleString()}")
 

@@ -12,7 +12,7 @@ If null is not allowed there, the value around it is null. Reasons name types an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -51,10 +51,18 @@ class RowShape:
 
     def column(self, tags: Sequence[str], raw: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """These payloads, whose codecs are *tags*, as a column; and by its row why one does not fit."""
+        try:
+            return self._column(tags, raw, self._quick)
+        except pa.ArrowInvalid:  # a decimal has more digits than its type
+            return self._column(tags, raw, {})
+
+    def _column(
+        self, tags: Sequence[str], raw: Sequence[bytes], quick: Mapping[str, Callable[[bytes], Any]]
+    ) -> tuple[pa.Array, dict[int, str]]:
         values, reasons = [], {}
         for at, (tag, body) in enumerate(zip(tags, raw, strict=True)):
             try:
-                value = self._quick[tag](body)
+                value = quick[tag](body)
                 values.append(value if self._paired is None else self._paired(value))
             except Exception:  # noqa: BLE001 - it may fit all the same; why not, is found out below
                 value, reason = self.fit(tag, body)

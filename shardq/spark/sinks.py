@@ -16,11 +16,13 @@ from shardq.model.partitions import is_parted
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
+from shardq.ops.write.outgoing import EXISTING
 from shardq.partitions.parts import Parts, all_of
 from shardq.spark.connection import client_of, partitions_of, queue_of, whole_queue_of
 from shardq.spark.ops.bulk import BulkOffset, finish, store_rows
 from shardq.spark.ops.checksum import Checksum
 from shardq.spark.ops.dealing import check_there, dealing
+from shardq.spark.ops.replacing import store_despite
 from shardq.spark.ops.rows import RowPace, Rows
 from shardq.spark.ops.unnumbered import store_unnumbered
 from shardq.spark.options import Writing
@@ -86,7 +88,7 @@ class Sink:
         self._client, self._state, self._offset = client_of(options), state, offset
         max_backlog = -(-options.max_backlog // among)
         self._pace = RowPace(options.chunk_size, options.in_flight, max_backlog, options.full_timeout)
-        self._is_numbered = options.idempotence == "row"
+        self._is_numbered, self._on_conflict = options.idempotence == "row", options.on_conflict
         self.rows = 0
 
     def store(self, rows: Rows) -> None:
@@ -98,6 +100,8 @@ class Sink:
         """The operation that stores these rows."""
         if self._is_numbered:
             return store_rows(self._state, self._offset, self.rows, rows, self._pace)
+        if self._on_conflict != EXISTING:
+            return store_despite(self._state, rows, self._pace, self._on_conflict)
         return store_unnumbered(self._state, rows, self._pace)
 
     @property
@@ -129,11 +133,11 @@ class DealingSink:
         self._sinks: dict[int, Sink] = {}
 
     def store(self, rows: Rows) -> None:
-        """Store these rows in their homes, in all of them at once. ConfigError if one of them has a dedup key."""
+        """Store these rows in their homes, in all of them at once. ConfigError if one of them has a key."""
         if any(each.rpartition("|")[2] for each in rows.options):
             raise ConfigError(
-                f"queue {self._head.keys.name!r} has partitions: a dedup_key may be known in a former home, where "
-                "Spark does not look; leave the column out (idempotence=row), or write by shardq's client"
+                f"queue {self._head.keys.name!r} has partitions: a dedup_key or unique_key may be known in a former "
+                "home, where Spark does not look; leave the column out (idempotence=row), or write by shardq's client"
             )
         homes: dict[int, list[int]] = {}
         for at, key in enumerate(rows.shard_keys):

@@ -1,12 +1,13 @@
 """The types to which msgspec decodes payloads that fit an Arrow type. It checks them while it decodes, in C.
 
 These types take nothing that shardq.spark.shape would not take, and make of it what that makes. They take less: `4.0`
-for an int, for example, is left to it.
+for an int, for example, is left to it. But a decimal may have more digits than its type, which Arrow finds.
 """
 
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Required, TypedDict
 
 from msgspec import Meta
@@ -17,7 +18,9 @@ with extra("spark"):
     import pyarrow as pa
 
 TIME = Annotated[datetime.datetime, Meta(tz=True)]
-INTEGER_RANGES = {pa.int16(): 2**15, pa.int32(): 2**31, pa.int64(): 2**63}
+PLAIN_TIME = Annotated[datetime.datetime, Meta(tz=False)]
+TIME_OF_DAY = Annotated[datetime.time, Meta(tz=False)]
+INTEGER_RANGES = {pa.int8(): 2**7, pa.int16(): 2**15, pa.int32(): 2**31, pa.int64(): 2**63}
 """Integers of these types are below this number."""
 EXACT_INTEGERS = {pa.float32(): 2**24, pa.float64(): 2**53}
 """Integers up to this number, and not all above it, are numbers of these types."""
@@ -30,6 +33,10 @@ _LEAVES: dict[pa.DataType, Any] = {
     pa.binary(): bytes,
     pa.date32(): datetime.date,
     pa.timestamp("us", tz="UTC"): TIME,
+    pa.timestamp("us"): PLAIN_TIME,
+    pa.time64("ns"): TIME_OF_DAY,
+    pa.duration("us"): datetime.timedelta,
+    pa.null(): type(None),
 }
 
 
@@ -49,4 +56,4 @@ def _type_of(kind: pa.DataType) -> Any:
     if pa.types.is_map(kind):
         item = typed(kind.item_type, nullable=kind.item_field.nullable)
         return dict[_type_of(kind.key_type), item]  # type: ignore[misc]
-    return _LEAVES[kind]
+    return Decimal if pa.types.is_decimal(kind) else _LEAVES[kind]

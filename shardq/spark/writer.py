@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -103,7 +103,7 @@ class StreamWriter(ArrowStreamWriter):
 
 def write_partition(sinks: Sinks, options: Writing, batches: Iterator[pa.RecordBatch]) -> Wrote:
     """Store the rows of one partition that are not stored yet; invalid rows go to the error queue."""
-    encoding = Encoding(options.codec, options.max_payload, options.idempotence == "key")
+    encoding = Encoding(options.codec, options.max_payload, options.idempotence == "key", options.on_conflict)
     seen: Counter[tuple[str, str]] = Counter()
     for each in batches:
         found = list(sections(each, options.queue))
@@ -127,7 +127,7 @@ def _store(
         rows, wrong = Rows([], "b", []), [Bad(at, "queue is null") for at in range(section.num_rows)]
     if wrong and not options.error_queue:
         raise ConfigError(
-            f"row {first + wrong[0].row:,} of partition {part} is no valid message: "
+            f"{_named(_place(section, wrong[0].row, part, first))} is no valid message: "
             f"{wrong[0].reason}; fix it, or name an errorQueue for such rows"
         )
     if len(rows):
@@ -164,14 +164,32 @@ def sections(batch: pa.RecordBatch, queue: str) -> Iterator[tuple[str, str, pa.R
         yield found.get("queue", queue) or "", found.get("part", part), picked
 
 
+def _place(batch: pa.RecordBatch, row: int, part: str, first: int) -> dict[str, Any]:
+    """Where a *row* of a section comes from."""
+    place: dict[str, Any] = {"partition": int(part) if part.isdecimal() else part, "row": first + row}
+    if "source" in batch.schema.names:
+        source = batch.column("source")[row].as_py()
+        line = source["line"]
+        place |= {"file": source["file"], "line": None if line is None else line + first + row}
+    return place
+
+
+def _named(place: Mapping[str, Any]) -> str:
+    if place.get("line") is not None:
+        return f"line {place['line']:,} of {place['file']}"
+    return f"row {place['row']:,} of partition {place['partition']}" + (
+        f" of {place['file']}" if "file" in place else ""
+    )
+
+
 def described(batch: pa.RecordBatch, wrong: list[Bad], write_id: str, partition: str, first: int) -> Rows:
     """The messages for the error queue: the reason, the place of the row, its shard key and its payload."""
     picked = batch.take(pa.array([each.row for each in wrong]))
     keys, payloads = picked.column("shard_key").to_pylist(), picked.column("payload").to_pylist()
-    bodies, named = [], int(partition) if partition.isdecimal() else partition
+    bodies = []
     for each, key, payload in zip(wrong, keys, payloads, strict=True):
         problem = {
-            "error": each.reason, "write_id": write_id, "partition": named, "row": first + each.row,
+            "error": each.reason, "write_id": write_id, **_place(batch, each.row, partition, first),
             "shard_key": None if key is None else key[:MAX_SHOWN], "payload": payload,
         }  # fmt: skip
         bodies.append(_packed(problem))

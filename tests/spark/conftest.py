@@ -94,7 +94,7 @@ def _drop_what_was_cut_off(session: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session in which the format is known."""
     JAVA.need()
     _leave_handlers()
@@ -106,6 +106,7 @@ def spark() -> Iterator[Any]:
     builder = SparkSession.builder.master(MASTER).appName("shardq tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
+    builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     with _going_first(), _ctrl_c_as_it_was():
         session = builder.getOrCreate()
     _drop_what_was_cut_off(session)

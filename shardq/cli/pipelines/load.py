@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, add_queue, argument, flag, takes
-from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
+from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, locating, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 
@@ -47,20 +47,20 @@ def run(args: Args, shell: Shell) -> None:
         raise UsageError("--every needs --follow")
     if not args.create:
         shell.existing(args.queue)
-    with started("load", args, shell) as (spark, progress):
+    with started("load", args, shell) as (spark, progress), locating(args, args.rows, spark):
         (_follow if args.follow else _load)(args, shell, spark, progress)
 
 
 def _load(args: Args, shell: Shell, spark: SparkSession, progress: PipelineProgress) -> None:
     """Load the rows that there are now."""
     from shardq.spark.pipelines.earlier import tell_known
-    from shardq.spark.pipelines.inputs import read_table
+    from shardq.spark.pipelines.inputs import read_table, text_lines
     from shardq.spark.pipelines.load import identity, load, messages
 
     columns, reading = columns_of(args), dict(args.option)
     with progress.step(f"looking at {args.rows}"):
         rows = read_table(spark, args.rows, form=args.format, schema=args.schema, options=reading)
-        made = messages(rows, columns)
+        made = messages(rows, columns, text_lines(args.rows, args.format, reading))
         write_id = args.run_id or identity(rows, args.queue, columns, sorted(reading.items()))
     options = writing(args, shell, made, create=args.create)
     tell_known(rows, [args.queue], write_id, options, progress)
@@ -69,13 +69,13 @@ def _load(args: Args, shell: Shell, spark: SparkSession, progress: PipelineProgr
 
 def _follow(args: Args, shell: Shell, spark: SparkSession, progress: PipelineProgress) -> None:
     """Load the files that are new in a folder; with --every also later ones."""
-    from shardq.spark.pipelines.inputs import follow_files
+    from shardq.spark.pipelines.inputs import follow_files, text_lines
     from shardq.spark.pipelines.landing import Landing, landing_id
     from shardq.spark.pipelines.load import messages
 
     with progress.step(f"looking at {args.rows}"):
         rows = follow_files(spark, args.rows, form=args.format, schema=args.schema, options=dict(args.option))
-        made = messages(rows, columns_of(args))
+        made = messages(rows, columns_of(args), text_lines(args.rows, args.format, dict(args.option)))
         write_id = args.run_id or landing_id(spark, args.rows, args.queue)
     landing = Landing(args.queue, write_id, args.checkpoint, args.every)
     landing.claim(spark, args.rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from shardq.cli.parsing import Args, argument, flag, takes
-from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
+from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, locating, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 
@@ -28,16 +28,17 @@ EXAMPLES = """  shardq pipeline route e.parquet --topic topic --key tenant --pay
 def run(args: Args, shell: Shell) -> None:
     """Route the events and write them."""
     bindings = sorted(shell.client.router(args.router).bindings())
-    with started("route", args, shell) as (spark, progress):
+    with started("route", args, shell) as (spark, progress), locating(args, args.events, spark):
         from shardq.spark.pipelines.earlier import tell_known
-        from shardq.spark.pipelines.inputs import read_table
+        from shardq.spark.pipelines.inputs import read_table, text_lines
         from shardq.spark.pipelines.load import identity
         from shardq.spark.pipelines.route import routed, write
 
         columns, reading = columns_of(args), dict(args.option)
         with progress.step(f"looking at {args.events}"):
             rows = read_table(spark, args.events, form=args.format, schema=args.schema, options=reading)
-            routes = routed(rows, columns, bindings, args.topic, divert=args.errors is not None)
+            lines = text_lines(args.events, args.format, reading)
+            routes = routed(rows, columns, bindings, args.topic, lines, divert=args.errors is not None)
         if args.dry_run:
             with progress.step("routing"):
                 counts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
@@ -11,7 +12,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.values import number, pair
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from shardq.spark.pipelines.load import LoadColumns
 
@@ -70,6 +71,13 @@ def columns_of(args: Args) -> LoadColumns:
     from shardq.spark.pipelines.load import LoadColumns
 
     return LoadColumns(args.key, args.payload, args.delay, args.deadline, args.dedup, args.headers)
+
+
+def locating(args: Args, path: str, spark: SparkSession) -> AbstractContextManager[None]:
+    """The context in which errors name the line of the rows in *path* that cannot be parsed."""
+    from shardq.spark.pipelines.inputs import located
+
+    return located(spark, path, form=args.format, schema=args.schema, options=dict(args.option))
 
 
 def writing(args: Args, shell: Shell, made: DataFrame, *, create: bool) -> dict[str, str]:

@@ -23,6 +23,9 @@ GONE: Final = (
     "Spark's JVM has ended, killed or without memory: run it again, perhaps with --conf spark.driver.memory=4g"
 )
 
+CUT_LINE: Final = "a line of the input"
+"""What is said where it is not known which line it is."""
+
 ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (
         r"No module named 'shardq'",
@@ -30,7 +33,7 @@ ADVICE: Final[tuple[tuple[str, str], ...]] = (
     ),
     (  # its message holds the record
         r"\[MALFORMED_RECORD_IN_PARSING",
-        "a line of the input cannot be parsed: fix it, or give its format and schema",
+        f"{CUT_LINE} cannot be parsed: fix it, or give its format and schema",
     ),
     (
         r"CSV header does not conform to the schema",  # the reader of load and route checks headers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -28,6 +29,20 @@ NARROW_STEPS: Final = frozenset({"LogicalRelation", "StreamingRelation", "Subque
 
 MAX_FILES_ONE_BY_ONE: Final = 8
 """Files of one folder whose sizes are asked for one by one; of more the whole folder is listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLines:
+    """How rows lie in files: the line of the `first` one, if each line is one row; if they must be UTF-8, `is_checked`.
+
+    Lines that have no row, because they are blank, are not counted.
+    """
+
+    first: int | None = None
+    is_checked: bool = False
+
+
+NO_LINES: Final = TextLines()
 
 
 @contextmanager
@@ -55,6 +70,15 @@ def piece(rows: DataFrame) -> Column | None:
         return None
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
     return F.concat(_name(path), F.lit("-"), start.cast("string"))
+
+
+def source(lines: TextLines) -> Column:
+    """Where each row of files comes from, as shardq.spark.source.SOURCE says it."""
+    is_first = F.col("_metadata.file_block_start") == 0
+    line = F.when(is_first, F.lit(lines.first)).cast("int")
+    names = ("file", "line", "is_checked")
+    columns = (F.col("_metadata.file_path"), line, F.lit(lines.is_checked))
+    return F.struct(*(column.alias(name) for name, column in zip(names, columns, strict=True)))
 
 
 def _name(path: Column) -> Column:

@@ -1,19 +1,23 @@
-"""Where DataFrames come from and go to: Parquet, JSON, CSV and tables, and what their columns must be."""
+"""Where DataFrames come from and go to: Parquet, JSON, CSV and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from shardq.arguments import shown
-from shardq.errors import ConfigError
-from shardq.spark.pipelines.files import overridden
+from shardq.errors import ConfigError, PipelineFailed
+from shardq.spark.pipelines.errors import CUT_LINE, line_of
+from shardq.spark.pipelines.files import NO_LINES, TextLines, overridden
 from shardq.spark.privates import file_system, hadoop_path
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
@@ -31,6 +35,12 @@ LANDING: Final = {"maxFilesPerTrigger": "1000", "maxFileAge": "36500d"}
 """Of a landing folder a batch has at most so many files; Spark leaves out files that were a week older than the newest
 when they came, unless it is told another age."""
 
+CUT: Final = "shardq_cut_line"
+"""The column of what cannot be parsed."""
+
+WHOLE_FILES: Final = {"spark.sql.files.maxPartitionBytes": str(2**50), "spark.sql.files.openCostInBytes": str(2**50)}
+"""Each file is one partition."""
+
 AS_TEXT: Final = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
 
@@ -44,6 +54,16 @@ def format_of(path: str, given: str | None = None) -> str:
     return SUFFIXES[suffixes[-1]] if suffixes else "parquet"
 
 
+def text_lines(path: str, form: str | None, options: Mapping[str, str]) -> TextLines:
+    """How rows lie in the files of *path*, which are read as `read_table` reads them."""
+    form, given = format_of(path, form), {name.lower(): value.lower() for name, value in options.items()}
+    if form not in STRICT_OPTIONS:
+        return NO_LINES
+    header = form == "csv" and given.get("header", "true") == "true"
+    first = None if given.get("multiline") == "true" else 1 + header
+    return TextLines(first, not given.keys() & {"encoding", "charset"})
+
+
 def read_table(
     spark: SparkSession,
     path: str,
@@ -51,38 +71,59 @@ def read_table(
     form: str | None = None,
     schema: str | None = None,
     options: Mapping[str, str] = NO_OPTIONS,
-    typed: Iterable[str] = (),
 ) -> DataFrame:
     """The rows of a folder, file, glob or (format "table") table of the catalog.
 
     *schema* is as Spark writes it, `key string, at timestamp`; without it that of the files is taken, which JSON and
     CSV are read once more for. CSV and the names of folders (`tenant=007`) have no types: there all is text, so that a
-    shard key 007 stays what it is, apart from the columns *typed*, whose types Spark finds out. *options* are those of
-    Spark's reader for the format. Spark raises AnalysisException where there is nothing.
+    shard key 007 stays what it is. *options* are those of Spark's reader for the format. Spark raises AnalysisException
+    where there is nothing.
     """
     form = format_of(path, form)
     if form == "table":
         return spark.table(path)
+    try:
+        with overridden(spark, AS_TEXT):
+            return _prepared(spark.read, form, schema, options).load(path)
+    except AnalysisException as error:
+        if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+            raise
+        raise ConfigError(f"there are no files in {path} that tell the columns: give their --schema") from None
 
-    def load(**more: str) -> DataFrame:
-        try:
-            return _prepared(spark.read, form, schema, {**options, **more}).load(path)
-        except AnalysisException as error:
-            if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
-                raise
-            raise ConfigError(f"there are no files in {path} that tell the columns: give their --schema") from None
 
-    with overridden(spark, AS_TEXT):
-        rows = load()
-    wanted = {name for name in typed if name in rows.columns and isinstance(rows.schema[name].dataType, StringType)}
-    if schema or not wanted:
-        return rows
-    found = load(inferSchema="true").schema
-    kinds = (
-        f"`{each.name}` {(found if each.name in wanted else rows.schema)[each.name].dataType.simpleString()}"
-        for each in rows.schema
-    )
-    return read_table(spark, path, form=form, schema=", ".join(kinds), options=options)
+@contextmanager
+def located(
+    spark: SparkSession, path: str, *, form: str | None, schema: str | None, options: Mapping[str, str]
+) -> Iterator[None]:
+    """Within this context an error about a line that cannot be parsed names its file and number."""
+    try:
+        yield
+    except Exception as error:
+        told, where = line_of(error), None
+        if CUT_LINE in told:
+            with suppress(PySparkException, Py4JError):  # what failed first is the better error
+                where = _first_cut(spark, path, format_of(path, form), schema, options)
+        if where is None:
+            raise
+        raise PipelineFailed(told.replace(CUT_LINE, where)) from error
+
+
+def _first_cut(spark: SparkSession, path: str, form: str, schema: str | None, options: Mapping[str, str]) -> str | None:
+    """Name the first line that cannot be parsed. Spark reads the files once more for it, each in one piece."""
+    more = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CUT}
+    with overridden(spark, {**AS_TEXT, **WHOLE_FILES}):
+        kinds = _prepared(spark.read, form, schema, more).load(path).schema
+        kinds = kinds if CUT in kinds.names else kinds.add(CUT, "string")
+        kinds = kinds if len(kinds) > 1 else kinds.add("other", "string")  # Spark refuses to read the one column alone
+        rows = _prepared(spark.read, form, kinds, more).load(path)
+        number = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1).alias("number")
+        found = rows.select(F.col("_metadata.file_path").alias("file"), number, F.struct("*").alias("row"))
+        first = found.where(F.col(f"row.{CUT}").isNotNull()).first()
+    if first is None:
+        return None
+    line, text = text_lines(path, form, options).first, first["row"][CUT]
+    place = f"line {line + first['number']:,} of {first['file']}" if line else f"a row of {first['file']}"
+    return f"{place}, which is no UTF-8 (name its encoding)" if "\N{REPLACEMENT CHARACTER}" in text else place
 
 
 def follow_files(
@@ -108,7 +149,7 @@ def follow_files(
         return _prepared(spark.readStream, form, None, {**LANDING, **options}).schema(kinds).load(path)
 
 
-def _prepared(reader: Any, form: str, schema: str | None, options: Mapping[str, str]) -> Any:
+def _prepared(reader: Any, form: str, schema: str | StructType | None, options: Mapping[str, str]) -> Any:
     """A reader of Spark for files of the format *form*; what would change rows in silence fails instead."""
     if named := next((name for name in options if name.lower() in ("path", "paths")), None):
         raise ConfigError(f"the option {named} would name other files than the rows that are given: leave it out")
@@ -131,15 +172,3 @@ def wait(query: StreamingQuery) -> None:
         query.awaitTermination()
     finally:
         query.stop()
-
-
-def check_columns(schema: StructType, wanted: Mapping[str, tuple[type[DataType], ...]], what: str) -> None:
-    """ConfigError unless *schema* has the *wanted* columns, each of one of its types; *what* names the rows."""
-    missing = [name for name in wanted if name not in schema.names]
-    if missing:
-        there = ", ".join(schema.names) or "none"
-        raise ConfigError(f"{what} need the column {', '.join(missing)}; the columns there are: {there}")
-    for name, kinds in wanted.items():
-        if not isinstance(schema[name].dataType, kinds):
-            fits = " or ".join(kind.typeName() for kind in kinds)
-            raise ConfigError(f"column {name} of {what} is {schema[name].dataType.simpleString()}: it must be {fits}")

@@ -17,7 +17,16 @@ from shardq.client import Queue
 from shardq.errors import ConfigError, PipelineFailed, QueueMissing
 from shardq.spark.ops.bulk import LOST_OFFSETS
 from shardq.spark.pipelines.earlier import Diverted, client_of
-from shardq.spark.pipelines.files import SPLIT_SETTINGS, bundled, overridden, piece, versions
+from shardq.spark.pipelines.files import (
+    NO_LINES,
+    SPLIT_SETTINGS,
+    TextLines,
+    bundled,
+    overridden,
+    piece,
+    source,
+    versions,
+)
 from shardq.spark.pipelines.report import PipelineProgress
 from shardq.spark.pipelines.session import explained
 
@@ -42,11 +51,11 @@ class LoadColumns:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-def messages(rows: DataFrame, columns: LoadColumns, **beside: Column) -> DataFrame:
+def messages(rows: DataFrame, columns: LoadColumns, lines: TextLines = NO_LINES, **beside: Column) -> DataFrame:
     """*rows* as format("shardq") takes them. ConfigError names a column that is missing or has a wrong type.
 
-    Rows of files get the column `part`, by which they are numbered: so it is all the same which tasks read them.
-    *beside* are columns that are wanted, too.
+    Rows of files get the column `part`, by which they are numbered: so it is all the same which tasks read them. By the
+    column `source` errors name them; *lines* says how they lie in the files. *beside* are columns that are wanted, too.
     """
     given = columns.given()
     for part, name in {**given, **({"payload": columns.payload} if columns.payload else {})}.items():
@@ -59,7 +68,7 @@ def messages(rows: DataFrame, columns: LoadColumns, **beside: Column) -> DataFra
     chosen["payload"] = _payload(rows, columns)
     where = piece(rows)
     if where is not None:
-        chosen["part"] = where
+        chosen |= {"part": where, "source": source(lines)}
     made = rows.select(*(column.alias(part) for part, column in (chosen | beside).items()))
     return made if where is None or rows.isStreaming else bundled(made)
 

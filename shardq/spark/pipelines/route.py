@@ -16,7 +16,7 @@ from shardq.errors import ConfigError, PatternError
 from shardq.routing import Router
 from shardq.routing.router import Binding
 from shardq.spark.pipelines.earlier import Diverted
-from shardq.spark.pipelines.inputs import check_columns
+from shardq.spark.pipelines.files import NO_LINES, TextLines
 from shardq.spark.pipelines.load import LoadColumns, messages, save
 from shardq.spark.pipelines.report import PipelineProgress
 
@@ -25,19 +25,28 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def routed(
-    events: DataFrame, columns: LoadColumns, bindings: Sequence[Binding], topic: str = "topic", *, divert: bool = False
+    events: DataFrame,
+    columns: LoadColumns,
+    bindings: Sequence[Binding],
+    topic: str = "topic",
+    lines: TextLines = NO_LINES,
+    *,
+    divert: bool = False,
 ) -> DataFrame:
     """The messages made of *events*, with the column `queue`: a row for each queue that its event's topic goes to.
 
     Events whose topic no pattern matches are left out. One without a good topic fails the job with ConfigError or
     PatternError; to *divert* gives it no queue, so that the writer puts it into its errorQueue. *bindings* are sent to
-    the tasks once, as they are now. ConfigError when there is no column *topic* of text, or there are no bindings.
+    the tasks once, as they are now. *lines* says how the events lie in files. ConfigError when there is no column
+    *topic* of text, or there are no bindings.
     """
-    check_columns(events.schema, {topic: (StringType,)}, "events to route")
+    if topic not in events.columns or not isinstance(events.schema[topic].dataType, StringType):
+        there = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in events.schema) or "none"
+        raise ConfigError(f"events to route need the column {topic} string; the columns there are: {there}")
     if not bindings:
         raise ConfigError("the router has no bindings: `shardq topics bind PATTERN QUEUE` makes one")
     shared = events.sparkSession.sparkContext.broadcast([tuple(each) for each in bindings])
-    made = messages(events, columns, topic=F.col(f"`{topic}`"))
+    made = messages(events, columns, lines, topic=F.col(f"`{topic}`"))
     kept = StructType([StructField(each.name, each.dataType) for each in made.schema if each.name != "topic"])
     return made.mapInArrow(_route(shared, divert=divert), kept.add("queue", "string"))
 

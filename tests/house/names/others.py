@@ -6,7 +6,7 @@ import re
 
 OTHERS = {
     "a product, or a word of one": (
-        "BullMQ", "DataFrame", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry",
+        "BullMQ", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "NaN", "OpenTelemetry",
         "PyArrow", "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
@@ -34,7 +34,7 @@ OTHERS = {
     "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
     "a call of the operating system": ("fallocate",),
     "Spark's": (
-        "lastProgress", "rand", "sortWithinPartitions",
+        "lastProgress", "sortWithinPartitions",
     ),
     "a command that is not ours": ("nohup",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),

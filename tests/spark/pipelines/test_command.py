@@ -86,7 +86,7 @@ def test_a_report_for_people(shardq: Shardq, queue: Queue, tmp_path: Path) -> No
         (
             ("load", "{folder}/broken.json", "{queue}", "--key", "tenant", "--schema", "tenant string"),
             1,
-            "a line of the input cannot be parsed",
+            "/broken.json cannot be parsed",
         ),
         (("archive", "{folder}/archive", "{queue}", "--every", "5"), 2, "--every follows one table"),
         (("archive", "{folder}/archive", "--compact", "--adopt"), 2, "--adopt needs the queues"),

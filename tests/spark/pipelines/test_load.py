@@ -13,6 +13,7 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from shardq.spark.pipelines import files
+from shardq.spark.pipelines import load as load_module
 from shardq.spark.pipelines.inputs import read_table
 from shardq.spark.pipelines.load import LoadColumns, identity, messages
 from tests.spark.pipelines.conftest import Shardq
@@ -50,14 +51,6 @@ def test_text_stays_text_in_csv_and_in_the_names_of_folders(shardq: Shardq, queu
     schema = ("--schema", "body int")
     shardq.report("load", rows, queue.name, "--key", "body", "--run-id", "typed", *schema)
     assert [(each.shard_key, each.payload) for each in drained(queue)] == [("1", {"body": 1})]
-
-
-def test_the_columns_that_need_a_type_have_one(spark: Any, tmp_path: Path) -> None:
-    path = tmp_path / "tenants.csv"
-    path.write_text("shard_key,load\n007,12\n")
-    rows = read_table(spark, str(path), typed=("load", "time"))
-    assert dict(rows.dtypes) == {"shard_key": "string", "load": "int"}
-    assert rows.first() == ("007", 12)
 
 
 def test_readers_options_suffixes_in_capitals_headers_and_bounds(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
@@ -118,7 +111,7 @@ def test_under_one_id_rows_are_known_by_their_files(shardq: Shardq, queue: Queue
     csv(tmp_path / "in" / "c.csv", 300, 1000, bad=900)
     code, _, err = shardq(*words)
     told = re.search(
-        r"row 600 of partition \S+ is no valid message: shard_key is null; .* with the id (load-\w+)", said(err)
+        r"line 602 of \S+c.csv is no valid message: shard_key is null; .* with the id (load-\w+)", said(err)
     )
     assert (code, told is not None) == (1, True), err
     csv(tmp_path / "in" / "c.csv", 300, 1000)
@@ -253,3 +246,59 @@ def test_rows_are_known_by_their_keys_in_any_order(shardq: Shardq, queue: Queue,
     assert "diverted" not in told
     assert f"how many of them went to {errors} is not known without row numbers" in told["remarks"]
     assert sorted(int(each.payload) for each in drained(queue)) == list(range(120))
+
+
+def test_a_bad_row_is_named_by_its_file_and_line(
+    shardq: Shardq, client: Client, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines that are blank are not counted; of the later pieces of a large file the row in the piece is named."""
+    path = csv(tmp_path / "in" / "a b.csv", 0, 50, bad=7)
+    (tmp_path / "in" / "c.json").write_text('{"tenant": "t"}\n\n{"n": 1}\n')
+    for name, line in (("a b.csv", 9), ("c.json", 2)):
+        code, _, err = shardq("load", str(tmp_path / "in" / name), queue.name, "--key", "tenant")
+        told = rf"line {line} of file:/+\S+/in/{name.replace(' ', '%20')} is no valid message: shard_key is null"
+        assert (code, bool(re.search(told, said(err)))) == (1, True), err
+    errors = client.queue(f"{queue.name}.errors")
+    shardq.report("load", str(path), queue.name, "--key", "tenant", "--errors", errors.name, "--create")
+    [found] = drained(errors)
+    assert (found.payload["line"], found.payload["row"]) == (9, 7)
+    assert found.payload["file"].endswith("/in/a%20b.csv")
+    monkeypatch.setattr(files, "SPLIT_SETTINGS", dict.fromkeys(files.SPLIT_SETTINGS, "100"))
+    monkeypatch.setattr(load_module, "SPLIT_SETTINGS", files.SPLIT_SETTINGS)
+    csv(path, 0, 50, bad=40)
+    shardq.report("load", str(path), queue.name, "--key", "tenant", "--errors", errors.name)
+    [found] = drained(errors)
+    assert found.payload["line"] is None
+    assert re.fullmatch(r"[0-9A-F]{1,16}-[1-9]\d+", found.payload["partition"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.json", '{"tenant": "t"}\n{"tenant": \n', "line 2 of {} cannot be parsed: fix it"),
+        ("a.csv", "tenant,n\nt,1\nt,1,2\n", "line 3 of {} cannot be parsed: fix it"),
+        (
+            "latin.csv",
+            "tenant,n\nt,1\nM\xfcller,2\n",
+            "line 3 of {} is no valid message: it has bytes that are not UTF-8",
+        ),
+        (
+            "latin.json",
+            '{"tenant": "M\xfcller"}\n',
+            "line 1 of {}, which is no UTF-8 (name its encoding) cannot be parsed",
+        ),
+    ],
+)
+def test_a_line_that_is_cut_or_no_utf8_is_named(
+    shardq: Shardq, queue: Queue, tmp_path: Path, name: str, text: str, told: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode("latin1"))
+    code, _, err = shardq("load", str(path), queue.name, "--key", "tenant", "--schema", "tenant string, n string")
+    assert (code, told.format(f"file://{path}") in said(err).replace("file:/t", "file:///t")) == (1, True), err
+    code, _, err = shardq("load", str(path), queue.name, "--key", "tenant")
+    assert (code, told.format(f"file://{path}") in said(err).replace("file:/t", "file:///t")) == (1, True), err
+    assert queue.stats().written == 0 or "csv" in name
+    if name == "latin.csv":
+        shardq.report("load", str(path), queue.name, "--key", "tenant", "--option", "encoding=ISO-8859-1")
+        assert {each.shard_key for each in drained(queue)} == {"t", "M\xfcller"}
