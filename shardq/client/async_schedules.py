@@ -19,6 +19,12 @@ class AsyncSchedules:
     """Schedules that are made while the program runs, by its users say: `queue.schedules` (docs/schedules.md).
 
     The queue stores up to `max_schedules` of them. Workers that run `Tasks` write their calls.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_schedules=100)
+    >>> schedule = await queue.schedules.add("digest", "hello", shard_key="acme", cron="0 8 * * *", tz="Europe/Paris")
+    >>> schedule.when
+    '0 8 * * * (Europe/Paris)'
     """
 
     def __init__(self, queue: AsyncQueue) -> None:

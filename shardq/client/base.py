@@ -156,6 +156,10 @@ class BaseClient:
         has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up
         to 5 s. If a firewall forgets connections, put `?health_check_interval=30` into the URL: one that was idle for
         30 s is then replaced before it is used again.
+
+        >>> other = Client.from_url("redis://localhost:6379", timeout=5, name="web-1")
+        >>> other.name
+        'web-1'
         """
         return cls(Target.parse(url), **settings)
 
@@ -164,6 +168,11 @@ class BaseClient:
         """Return a client of this class for the server of *other*, with its settings, or another *timeout*.
 
         The two share no connections. Use it, for example, in a thread beside an event loop. Close it before *other*.
+        ConfigError for a bad *timeout*.
+
+        >>> other = Client.beside(client, timeout=2)
+        >>> other.timeout
+        2.0
         """
         settings = other._settings.copy()
         settings["clock"] = other.clock

@@ -241,6 +241,10 @@ class LeasedDelivery(DeliveryView):
         It is called at the deadline; after the machine was suspended, within a second. With `AsyncClient` it is a plain
         function, which the event loop calls. With `Client` a thread calls all callbacks of the client, one after the
         other. An error of a callback is logged.
+
+        ConfigError if it cannot be called.
+
+        >>> delivery.on_lost(lambda lost: print("stop", lost.message_id))
         """
         self._lease.when_lost(partial(_call, function("callback", callback), self))
 

@@ -20,6 +20,12 @@ class Schedules:
     """Schedules that are made while the program runs, by its users say: `queue.schedules` (docs/schedules.md).
 
     The queue stores up to `max_schedules` of them. Workers that run `Tasks` write their calls.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_schedules=100)
+    >>> schedule = queue.schedules.add("digest", "hello", shard_key="acme", cron="0 8 * * *", tz="Europe/Paris")
+    >>> schedule.when
+    '0 8 * * * (Europe/Paris)'
     """
 
     def __init__(self, queue: Queue) -> None:
