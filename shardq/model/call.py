@@ -21,6 +21,9 @@ class Call(msgspec.Struct, Generic[T_co], array_like=True, frozen=True):
     """What `Task.call` returns. Whatever takes a payload takes it; `T_co` is the type of the task's result.
 
     It is stored as the list [name, {argument: value}], so a producer in another language can write it, too.
+
+    >>> Call("mail.send", {"to": "ada"}).arguments
+    {'to': 'ada'}
     """
 
     name: str

@@ -70,6 +70,15 @@ class Task(Generic[P, T, R]):
     """A function that workers run. Called itself it is that function: `report(first, last)` runs it here and now.
 
     `P` are its parameters, `T` is its result, and `R` what calling it returns: `T`, or a coroutine of it.
+
+    >>> tasks = Tasks("mails")
+    >>> @tasks.task(retries=3)
+    ... def send(to: str, copies: int = 1) -> int:
+    ...     return len(to) * copies
+    >>> send("ada", copies=2)
+    6
+    >>> send.name, send.retries.retries
+    ('__main__.send', 3)
     """
 
     def __init__(
@@ -112,13 +121,28 @@ class Task(Generic[P, T, R]):
 
         Arguments that are left out get their defaults where the task runs. ConfigError if the function does not take
         them; CodecError, with place and type, for one that would not come back as it is.
+
+        >>> send.call("ada").arguments
+        {'to': 'ada'}
+        >>> send.call(whom="ada")
+        Traceback (most recent call last):
+            ...
+        shardq.errors.ConfigError: ...
         """
         found: Call[T] = self._call(self.name, self.signature.bound(args, kwargs))
         return found
 
 
 class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
-    """A function of which workers collect the calls. Called itself it is that function, which takes a list."""
+    """A function of which workers collect the calls. Called itself it is that function, which takes a list.
+
+    >>> tasks = Tasks("search")
+    >>> @tasks.batch(size=50)
+    ... def index(documents: list[str]) -> None:
+    ...     print("index", len(documents))
+    >>> index(["first", "second"])
+    index 2
+    """
 
     def __init__(
         self,
@@ -135,7 +159,13 @@ class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
         (self.parameter,) = self.signature.types
 
     def call(self, member: X, /) -> Call[None]:  # type: ignore[override]  # a call has one member of the list
-        """Return a call with one *member* of the list that the function takes."""
+        """Return a call with one *member* of the list that the function takes.
+
+        CodecError for one that would not come back as it is.
+
+        >>> index.call("first").arguments
+        {'documents': 'first'}
+        """
         return cast("Call[None]", self._call(self.name, self.signature.sent({self.parameter: member})))
 
 

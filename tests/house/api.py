@@ -55,7 +55,7 @@ def members(kind: griffe.Class) -> Iterator[Member]:
         target = target_of(each)
         if name.startswith("_") or name in _INSIDE or not isinstance(target, Member):
             continue
-        if not INSIDE.search(about(target, kind)):
+        if not any(INSIDE.search(said) for said in (about(target, kind), *_owners(target, kind))):
             yield target
 
 
@@ -89,6 +89,11 @@ def type_of(each: griffe.Attribute, kind: griffe.Class) -> str:
     arguments = init_of(kind)
     found = arguments and arguments.parameters[each.name] if arguments and each.name in arguments.parameters else None
     return str(found.annotation) if found and str(each.value) == each.name and found.annotation else ""
+
+
+def _owners(each: Member, kind: griffe.Class) -> Iterator[str]:
+    """What the bases that have a member, too, say of themselves."""
+    yield from (text(target_of(base)) for base in kind.mro() if each.name in base.members)
 
 
 def _same(each: griffe.Object, kind: griffe.Class) -> Iterator[griffe.Object]:

@@ -2,7 +2,8 @@
 
 They begin with ">>>", as in an interactive session. An example has the names of its module (`shardq`, `shardq.tasks`)
 and those that the example of its class made before it; `await` may stand outside of a function. What is printed is
-compared with what the docstring shows, where "..." stands for anything. Each begins with an empty server.
+compared with what the docstring shows, where "..." stands for anything. Each begins with an empty server and an empty
+directory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import contextlib
 import doctest
 import inspect
 import io
+import re
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +24,6 @@ from typing import Any, Final
 
 import griffe
 
-from shardq import AsyncClient, Client
 from shardq.embedded import EmbeddedServer
 from tests.house import api
 from tests.house.doc_blocks import URL
@@ -65,9 +67,8 @@ def code(text: str) -> str:
 
 def run(example: Shown, url: str) -> Iterator[str]:
     """Run an example on the server at *url*. Yield what differs from what the docstring shows."""
-    module = import_module(example.module)
-    names: dict[str, Any] = {name: getattr(module, name) for name in module.__all__}
-    with asyncio.Runner() as runner:
+    names = _names(example)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), asyncio.Runner() as runner:
         try:
             for text in (example.before, example.text):
                 for each in PARSER.get_examples(text):
@@ -76,11 +77,26 @@ def run(example: Shown, url: str) -> Iterator[str]:
                     if not doctest.OutputChecker().check_output(wanted, got, COMPARED):
                         yield f"{example.name}:\n{each.source}shows {wanted!r}, but gives {got!r}"
         finally:
-            for value in [*names.values()]:
-                if isinstance(value, AsyncClient):
-                    runner.run(value.aclose())
-                elif isinstance(value, Client | EmbeddedServer):
-                    value.close() if isinstance(value, Client) else value.stop()
+            for value in reversed(names.values()):
+                _close(value, runner)
+
+
+def _names(example: Shown) -> dict[str, Any]:
+    """The names of its module that an example uses; others may need what this machine lacks."""
+    module, used = import_module(example.module), {*re.findall(r"\w+", code(example.before + "\n" + example.text))}
+    public = {each.name for each in api.names(example.module)}
+    return {"__name__": "__main__"} | {name: getattr(module, name) for name in public & used}
+
+
+def _close(value: object, runner: asyncio.Runner) -> None:
+    """Close what an example has made."""
+    if type(value).__module__.startswith("shardq."):
+        if hasattr(value, "aclose"):
+            runner.run(value.aclose())
+        elif hasattr(value, "close"):
+            value.close()
+        elif isinstance(value, EmbeddedServer):
+            value.stop()
 
 
 def _outcome(each: doctest.Example, names: dict[str, Any], url: str, runner: asyncio.Runner) -> str:

@@ -12,7 +12,7 @@ import pytest
 from tests.house import api, completeness
 from tests.house.doc_blocks import blocks, documents
 
-MISSED = {"docstring": 214, "types": 43, "errors": 76, "example": 183}
+MISSED = {"docstring": 214, "types": 43, "errors": 34, "example": 96}
 """Public names without it: the numbers may only shrink, and are written again when they did."""
 CODE = '''
 class Queue:
