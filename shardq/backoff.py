@@ -63,7 +63,7 @@ class Exponential(msgspec.Struct, frozen=True):
     With full jitter the delay is uniform from 0 to the ceiling. This spreads clients that failed together better than
     adding noise to the ceiling, with less work in total (source: AWS Architecture Blog, Brooker, "Exponential Backoff
     and Jitter", 2015). Without jitter the delay is the ceiling. ConfigError unless 0 < base <= cap, factor >= 1, all
-    finite, and jitter is "full" or "none".
+    finite, and `jitter` is "full" or "none".
 
     >>> from random import Random
     >>> backoff = Exponential(base=0.5, cap=10, jitter="none")

@@ -90,6 +90,7 @@ class BytesCodec:
     """
 
     tag: Final = "b"
+    """The letter that is stored with each message."""
 
     def encode(self, value: Any) -> bytes:
         """Return a copy of a bytes-like `value`. CodecError for anything else."""
@@ -142,6 +143,7 @@ class MsgpackCodec(_Msgspec):
     """
 
     tag: Final = "m"
+    """The letter that is stored with each message."""
     _name = "MessagePack"
     _format: ClassVar = msgspec.msgpack
 
@@ -158,6 +160,7 @@ class JsonCodec(_Msgspec):
     """
 
     tag: Final = "j"
+    """The letter that is stored with each message."""
     _name = "JSON"
     _format: ClassVar = msgspec.json
 

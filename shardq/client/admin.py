@@ -62,6 +62,7 @@ class QueueAdmin:
     """The part of `Queue` that operators and autoscalers need. Every call may raise what `Queue` says."""
 
     state: QueueState
+    """For the parts of shardq: what the client knows of the queue."""
     _client: Runner
     _codecs: Codecs
 
@@ -544,8 +545,8 @@ class QueueAdmin:
     def tenant(self, shard_key: str | bytes, *, neighbours: bool = False, timeout: float | None = None) -> Tenant:
         """Return what one shard key or parent has in the queue, in three calls to Redis.
 
-        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing. Errors as
-        of `tenants`.
+        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing.
+        ConfigError and QueueMissing as of `tenants`.
 
         >>> message_id = queue.write("hello", shard_key="acme")
         >>> tenant = queue.tenant("acme", neighbours=True)

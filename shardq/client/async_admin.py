@@ -61,6 +61,7 @@ class AsyncQueueAdmin:
     """The part of `AsyncQueue` that operators and autoscalers need. Every call may raise what `AsyncQueue` says."""
 
     state: QueueState
+    """For the parts of shardq: what the client knows of the queue."""
     _client: AsyncRunner
     _codecs: Codecs
 
@@ -543,8 +544,8 @@ class AsyncQueueAdmin:
     async def tenant(self, shard_key: str | bytes, *, neighbours: bool = False, timeout: float | None = None) -> Tenant:
         """Return what one shard key or parent has in the queue, in three calls to Redis.
 
-        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing. Errors as
-        of `tenants`.
+        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing.
+        ConfigError and QueueMissing as of `tenants`.
 
         >>> message_id = await queue.write("hello", shard_key="acme")
         >>> tenant = await queue.tenant("acme", neighbours=True)

@@ -44,6 +44,9 @@ class AsyncClient(AsyncBaseClient):
 
     The first call binds it to the running loop. Nothing is sent before the first call of a queue.
 
+    `codecs`, `durability`, `max_connections` (of each server), `max_payload` (bytes), `spans`, `timeout` (seconds) and
+    `wait_slice` (seconds) are the settings that `from_url` explains, and `clock` is what it takes the time from.
+
     >>> client = AsyncClient.from_url("redis://localhost:6379")
     >>> queue = client.queue("jobs", max_deliveries=3)
     >>> message_id = await queue.write({"to": "ada"}, shard_key="acme")

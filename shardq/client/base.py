@@ -44,6 +44,10 @@ T = TypeVar("T")
 log = logging.getLogger("shardq")
 _INSIDE = frozenset(
     {
+        "leases",
+        "timer",
+        "new_state",
+        "router_state",
         "store",
         "post",
         "share",
@@ -105,17 +109,17 @@ class BaseClient:
         check_known(type(self).__name__, settings, ClientSettings.__annotations__)
         self.clock: Clock = _clock_of(settings.get("clock"))
         codecs = of_type("codecs", settings.get("codecs", ()), (list, tuple), "a list of codecs")
-        self.codecs = Codecs(settings.get("codec"), *codecs)
-        self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
-        self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
-        self.durability = Durability.parse(settings.get("durability", "none"))
-        self.max_connections = whole(
+        self.codecs: Codecs = Codecs(settings.get("codec"), *codecs)
+        self.timeout: float = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
+        self.wait_slice: float = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
+        self.durability: Durability = Durability.parse(settings.get("durability", "none"))
+        self.max_connections: int = whole(
             "max_connections", settings.get("max_connections", target.max_connections), 1, 2**31
         )
-        self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
+        self.max_payload: int = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
         self._name = _checked_name(settings.get("name"))
         spans = settings.get("spans")
-        self.spans = of_environment() if spans is None else of_type("spans", spans, Spans, "a shardq.Spans")
+        self.spans: Spans = of_environment() if spans is None else of_type("spans", spans, Spans, "a shardq.Spans")
         self._settings = settings
         self._telemetries: weakref.WeakKeyDictionary[QueueState, Telemetry] = weakref.WeakKeyDictionary()
         self._states: Kept[QueueState] = Kept(lambda state: state.opened or state.creates)

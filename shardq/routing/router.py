@@ -18,6 +18,8 @@ class Binding(NamedTuple):
 
     >>> Binding("orders.#", "audit").queue
     'audit'
+
+    These are `pattern` and `queue`.
     """
 
     pattern: str
@@ -27,7 +29,10 @@ class Binding(NamedTuple):
 class BoundQueue(NamedTuple):
     """A binding, and whether its queue is `gone`: it does not exist. None if this client may not know.
 
-    `Client.bindings` returns them.
+    `Client.bindings` returns them. `pattern` and `queue` are those of the binding.
+
+    >>> BoundQueue("orders.#", "closed", gone=True).gone
+    True
     """
 
     pattern: str
@@ -51,7 +56,8 @@ def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] 
 class Router:
     """The bindings of this process, shared by its threads: a trie, and a cache of the results of lookups.
 
-    *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of `shardq.routing.ctrie.Ctrie`.
+    `trie` has the bindings. *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of
+    `shardq.routing.ctrie.Ctrie`.
 
     ConfigError for a bad argument.
 
@@ -65,8 +71,8 @@ class Router:
     def __init__(self, *, cache: int = 16_384, form: str | None = None, rollup: bool = True) -> None:
         if type(cache) is not int or not 0 <= cache <= 16_777_216:
             raise ConfigError("cache must be an int from 0 to 16,777,216: how many results of lookups are kept")
-        self.trie = Ctrie(form=form, rollup=flag("rollup", rollup))
-        self.cache = Cache(cache) if cache else None
+        self.trie: Ctrie = Ctrie(form=form, rollup=flag("rollup", rollup))
+        self.cache: Cache | None = Cache(cache) if cache else None
 
     def bind(self, pattern: str, queue: str) -> bool:
         """Route topics that *pattern* matches to *queue*; False if they are already. PatternError, ConfigError.

@@ -19,5 +19,5 @@ class PartlyFailed(Exception):
     """
 
     def __init__(self, errors: Mapping[int, BaseException]) -> None:
-        self.errors = dict(mapping("errors", errors, "places to errors"))
+        self.errors: dict[int, BaseException] = dict(mapping("errors", errors, "places to errors"))
         super().__init__(f"{len(self.errors)} of the batch failed")

@@ -89,7 +89,8 @@ class Tasks(Application, Generic[R_co]):
     raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
     the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
     at once, in a thread, when a task has raised anything but Nack and Reject, took longer than it may, or ended its
-    process. It should be quick, and what it raises is logged. ConfigError for a bad setting.
+    process. It should be quick, and what it raises is logged. ConfigError for a bad setting. `queue_name` and
+    `settings` are those of its queue.
 
     >>> from shardq import Client, Worker
     >>> tasks = Tasks("mails", max_deliveries=5)
@@ -112,7 +113,7 @@ class Tasks(Application, Generic[R_co]):
     @overload
     def __init__(self, queue: str, *, lifespan: Lifespan[R_co], **settings: Unpack[TasksSettings]) -> None: ...
     def __init__(self, queue: str, *, lifespan: Any = None, **settings: Unpack[TasksSettings]) -> None:
-        self.queue_name = check_name(queue)
+        self.queue_name: str = check_name(queue)
         check_known("Tasks", settings, ("lifespan", *TasksSettings.__annotations__))
         self._middleware = [
             function("a middleware", each)
@@ -123,7 +124,7 @@ class Tasks(Application, Generic[R_co]):
             function("on_error", on_error)
         self._delivery: ContextVar[Any] = ContextVar("delivery")
         self._manner = Manner(self._middleware, self._delivery.set, error_text, on_error)
-        self.settings = cast("QueueSettings", settings)
+        self.settings: QueueSettings = cast("QueueSettings", settings)
         self._config = QueueConfig(**self.settings)
         self._lifespan = lifespan
         self._module = sys._getframe(1).f_globals.get("__name__", "")

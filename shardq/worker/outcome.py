@@ -91,7 +91,17 @@ class Failed(Exception):
 
 
 class TimeLimit(TimeoutError):
-    """A handler takes longer than its time limit; what it failed with, for an error reporter and as a last error."""
+    """A handler takes longer than its time limit; what it failed with, for an error reporter and as a last error.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=2)
+    >>> message_id = queue.write("hello", shard_key="acme")
+    >>> delivery = queue.read()
+    >>> delivery.nack(error=TimeLimit("took longer than 30 s"))
+    True
+    >>> queue.status(message_id).error_type
+    'TimeLimit'
+    """
 
 
 class HandlerFailed(Exception):

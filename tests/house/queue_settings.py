@@ -25,7 +25,7 @@ from shardq.model.settings import Fair, KeyScope
 
 
 class QueueSettings(TypedDict, total=False):
-    """The settings of a queue, each by name. Any may be left out: the fields are those of `QueueConfig`."""
+    """Settings as `Client.queue` takes them. Any may be left out: the fields are those of `QueueConfig`."""
 
 '''
 

@@ -12,7 +12,7 @@ import pytest
 from tests.house import api, completeness
 from tests.house.doc_blocks import blocks, documents
 
-MISSED = {"docstring": 214, "types": 43, "errors": 34, "example": 96}
+MISSED = {"docstring": 3, "types": 0, "errors": 4, "example": 10}
 """Public names without it: the numbers may only shrink, and are written again when they did."""
 CODE = '''
 class Queue:
