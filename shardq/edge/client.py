@@ -123,7 +123,8 @@ class Edge(Producer):
 
     *gateway* is "host:port" or "unix:PATH", and *spool* the file in which messages wait. The other settings are those
     of `EdgeSettings`. Several processes may use one spool: one of them delivers for all, and another takes over when it
-    ends. `settings` and `spool` are what it was made with. ConfigError for bad settings, SpoolDamaged if the file is none.
+    ends. `settings` and `spool` are what it was made with. ConfigError for bad settings, SpoolDamaged if the file is
+    none.
 
     >>> edge = Edge("localhost:7443", spool="edge.spool")
     >>> message_id = edge.send({"to": "ada"}, shard_key="acme", queue="mails")

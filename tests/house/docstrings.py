@@ -65,9 +65,9 @@ def code(text: str) -> str:
     return "".join(each.source for each in PARSER.get_examples(text))
 
 
-def run(example: Shown, url: str) -> Iterator[str]:
-    """Run an example on the server at *url*. Yield what differs from what the docstring shows."""
-    names = _names(example)
+def run(example: Shown, url: str, **given: object) -> Iterator[str]:
+    """Run an example on the server at *url*, with the names *given*. Yield what differs from what it shows."""
+    names = _names(example) | given
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), asyncio.Runner() as runner:
         try:
             for text in (example.before, example.text):
@@ -121,6 +121,6 @@ def _outcome(each: doctest.Example, names: dict[str, Any], url: str, runner: asy
     return printed.getvalue()
 
 
-def run_all(module: str, fresh: Callable[[], str]) -> list[str]:
+def run_all(module: str, fresh: Callable[[], str], **given: object) -> list[str]:
     """Run the examples of a module, each on the server whose URL *fresh* returns. Return what differs."""
-    return [each for example in shown(module) for each in run(example, fresh())]
+    return [each for example in shown(module) for each in run(example, fresh(), **given)]

@@ -12,7 +12,7 @@ import pytest
 from tests.house import api, completeness
 from tests.house.doc_blocks import blocks, documents
 
-MISSED = {"docstring": 3, "types": 0, "errors": 4, "example": 10}
+MISSED = {"docstring": 0, "types": 0, "errors": 0, "example": 0}
 """Public names without it: the numbers may only shrink, and are written again when they did."""
 CODE = '''
 class Queue:
