@@ -30,13 +30,14 @@ class Lag:
 def lag(progress: Any) -> dict[str, Lag]:
     """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None.
 
-    It raises nothing of what Spark told.
+    It raises nothing if *progress* is Spark's own.
 
     >>> from shardq import Client
     >>> client = Client.from_url("redis://localhost:6379")
     >>> message_id = client.queue("jobs", journal=1_000).write(b"hello", shard_key="acme")
     >>> options = {"url": "redis://localhost:6379", "subscribe": "jobs", "state": "journal"}
-    >>> query = spark.readStream.format("shardq").options(**options).load().writeStream.format("noop").trigger(availableNow=True).start()
+    >>> rows = spark.readStream.format("shardq").options(**options).load()
+    >>> query = rows.writeStream.format("noop").trigger(availableNow=True).start()
     >>> query.awaitTermination()
     >>> lag(query.lastProgress)
     {'jobs': Lag(events=0, seconds=0.0)}

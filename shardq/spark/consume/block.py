@@ -59,8 +59,6 @@ def consuming(
     >>> with consuming(spark, url="redis://localhost:6379", queue="jobs", schema="shard_key string") as df:
     ...     sorted(row.shard_key for row in df.collect())
     ['acme', 'umbrella']
-    >>> client.queue("jobs").stats().acked
-    2
     """
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
