@@ -18,6 +18,15 @@ MODULES: Final = (
     "shardq.spark",
 )  # fmt: skip
 """The modules that programs import, as the pages show them."""
+RETURNED: Final = {
+    "shardq": (
+        "client.job.Job",
+        "client.async_job.AsyncJob",
+        "client.schedules.Schedules",
+        "client.async_schedules.AsyncSchedules",
+    )
+}
+"""Classes of what calls of a module return and programs use, but do not import, with their places in shardq."""
 INSIDE: Final = re.compile(r"\bFor the parts of shardq\b")
 """What the docstring says of a method or field that programs do not use."""
 AS: Final = re.compile(r"\bfields are those of `(\w+)`")
@@ -35,7 +44,10 @@ def package() -> griffe.Module:
 
 
 def names(module: str) -> Iterator[Public]:
-    """The public classes and functions of a module: those that it exports, or the classes of one that exports none."""
+    """The public classes and functions of a module: those that it exports, or the classes of one that exports none.
+
+    Those of what its calls return are among them.
+    """
     found = target_of(package()[module.partition(".")[2]]) if "." in module else package()
     exported = {*map(str, found.exports or ())}
     for name, each in found.members.items():
@@ -44,6 +56,10 @@ def names(module: str) -> Iterator[Public]:
             target = target_of(target[name])  # a function that has the name of its module
         if isinstance(target, Public) and (exported or (target.is_class and target.is_public)):
             yield target
+    for path in RETURNED.get(module, ()):
+        target = package()[path]
+        assert isinstance(target, griffe.Class)
+        yield target
 
 
 def members(kind: griffe.Class) -> Iterator[Member]:

@@ -85,7 +85,7 @@ def _names(example: Shown) -> dict[str, Any]:
     """The names of its module that an example uses; others may need what this machine lacks."""
     module, used = import_module(example.module), {*re.findall(r"\w+", code(example.before + "\n" + example.text))}
     public = {each.name for each in api.names(example.module)}
-    return {"__name__": "__main__"} | {name: getattr(module, name) for name in public & used}
+    return {"__name__": "__main__"} | {name: getattr(module, name) for name in public & used if hasattr(module, name)}
 
 
 def _close(value: object, runner: asyncio.Runner) -> None:
