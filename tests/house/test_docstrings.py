@@ -21,6 +21,7 @@ WITHOUT_IMPORT = {"shardq.django"}
 """Modules that need what this Python may lack, with examples that do not."""
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("module", [each for each in api.MODULES if each not in ELSEWHERE | WITHOUT_IMPORT])
 def test_the_examples_of_a_module_run(module: str, server: Server) -> None:
     assert "\n".join(docstrings.run_all(module, lambda: as_usual(server).url)) == ""
