@@ -23,7 +23,13 @@ _MAX_EXPONENT = 2**31  # bounds the exponent, so that a huge count does not over
 
 
 class Backoff(Protocol):
-    """A backoff policy. `count` is 1 after the first failure, 2 after the second. The result is in seconds."""
+    """A backoff policy. `count` is 1 after the first failure, 2 after the second. The result is in seconds.
+
+    >>> def linear(count, random):
+    ...     return 5.0 * count
+    >>> linear(3, None)
+    15.0
+    """
 
     def __call__(self, count: int, random: Random) -> float:
         """Return how many seconds to wait after failure number `count`."""
@@ -31,7 +37,14 @@ class Backoff(Protocol):
 
 
 class Constant(msgspec.Struct, frozen=True):
-    """The same delay each time, of `seconds`, which is 0 or more."""
+    """The same delay each time, of `seconds`, which is 0 or more.
+
+    ConfigError unless it is.
+
+    >>> from random import Random
+    >>> Constant(30)(1, Random())
+    30.0
+    """
 
     seconds: float = 1.0
 
@@ -50,7 +63,12 @@ class Exponential(msgspec.Struct, frozen=True):
     With full jitter the delay is uniform from 0 to the ceiling. This spreads clients that failed together better than
     adding noise to the ceiling, with less work in total (source: AWS Architecture Blog, Brooker, "Exponential Backoff
     and Jitter", 2015). Without jitter the delay is the ceiling. ConfigError unless 0 < base <= cap, factor >= 1, all
-    finite, and jitter is "full" or "none".
+    finite, and `jitter` is "full" or "none".
+
+    >>> from random import Random
+    >>> backoff = Exponential(base=0.5, cap=10, jitter="none")
+    >>> [backoff(count, Random()) for count in (1, 2, 3, 9)]
+    [0.5, 1.0, 2.0, 10.0]
     """
 
     base: float = 0.1
@@ -67,7 +85,11 @@ class Exponential(msgspec.Struct, frozen=True):
         one_of("jitter", self.jitter, ("full", "none"))
 
     def ceiling(self, count: int) -> float:
-        """Return the longest delay, in seconds, after failure number `count` (from 1). ConfigError for a bad count."""
+        """Return the longest delay, in seconds, after failure number `count` (from 1). ConfigError for a bad count.
+
+        >>> Exponential(base=1, factor=3, cap=60).ceiling(4)
+        27.0
+        """
         _check_count(count)
         try:
             return min(float(self.cap), self.base * float(self.factor) ** min(count - 1, _MAX_EXPONENT))

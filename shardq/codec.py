@@ -46,7 +46,18 @@ MAX_HEADER_KEY: Final = 128
 
 
 class Codec(Protocol):
-    """Turns values into bytes and back. A user's own codec has an upper-case `tag`, and may raise any exception."""
+    """Turns values into bytes and back. A user's own codec has an upper-case `tag`, and may raise any exception.
+
+    >>> class Upper:
+    ...     tag = "U"
+    ...     def encode(self, value):
+    ...         return value.upper().encode()
+    ...     def decode(self, body):
+    ...         return body.decode().lower()
+    >>> codecs = Codecs(Upper())
+    >>> codecs.encode("hello")
+    ('U', b'HELLO')
+    """
 
     @property
     def tag(self) -> str:
@@ -54,18 +65,32 @@ class Codec(Protocol):
         ...
 
     def encode(self, value: Any) -> bytes:
-        """Encode `value`."""
+        """Encode `value`. What it raises becomes a CodecError.
+
+        >>> Upper().encode("hello")
+        b'HELLO'
+        """
         ...
 
     def decode(self, body: bytes) -> Any:
-        """Decode `body`. It must be safe with any bytes."""
+        """Decode `body`. It must be safe with any bytes. What it raises becomes a CodecError.
+
+        >>> Upper().decode(b"HELLO")
+        'hello'
+        """
         ...
 
 
 class BytesCodec:
-    """Bytes that are stored as they are. A bytearray or memoryview comes back as bytes."""
+    """Bytes that are stored as they are. A bytearray or memoryview comes back as bytes.
+
+    >>> codec = BytesCodec()
+    >>> codec.encode(bytearray(b"abc")), codec.decode(b"abc")
+    (b'abc', b'abc')
+    """
 
     tag: Final = "b"
+    """The letter that is stored with each message."""
 
     def encode(self, value: Any) -> bytes:
         """Return a copy of a bytes-like `value`. CodecError for anything else."""
@@ -74,7 +99,7 @@ class BytesCodec:
         return _guarded("encode", "raw bytes", bytes, value)  # fails on a released memoryview
 
     def decode(self, body: bytes) -> bytes:
-        """Return `body` itself."""
+        """Return `body` itself. It raises nothing."""
         return body
 
 
@@ -111,9 +136,14 @@ class MsgpackCodec(_Msgspec):
     Without `type`, tuples and sets come back as lists, dataclasses and Structs as dicts, UUIDs, decimals and dates as
     text, enums as their values; datetimes with a zone and nested bytes stay what they are. Integers may be from -2**63
     to 2**64 - 1.
+
+    >>> codec = MsgpackCodec(dict[str, int])
+    >>> codec.decode(codec.encode({"order": 7}))
+    {'order': 7}
     """
 
     tag: Final = "m"
+    """The letter that is stored with each message."""
     _name = "MessagePack"
     _format: ClassVar = msgspec.msgpack
 
@@ -123,9 +153,14 @@ class JsonCodec(_Msgspec):
 
     JSON has fewer types, so msgspec converts some: NaN and infinities to null, nested bytes to base64 text, keys to
     text. Large integers are kept, but readers in some other languages cannot read them exactly.
+
+    >>> codec = JsonCodec()
+    >>> codec.encode({"order": 7}), codec.decode(b"[1, null]")
+    (b'{"order":7}', [1, None])
     """
 
     tag: Final = "j"
+    """The letter that is stored with each message."""
     _name = "JSON"
     _format: ClassVar = msgspec.json
 
@@ -140,6 +175,12 @@ class Codecs:
     tag ``b``. A user's own codec gets every value, so that, for example, an encrypting codec encrypts bytes too.
     `others` only decode. The three built-in codecs can always decode. ConfigError for a bad tag, two codecs with one
     tag, or a missing method. Safe across threads as long as the user's own codecs are.
+
+    >>> codecs = Codecs(JsonCodec())
+    >>> codecs.encode({"order": 7}), codecs.encode(b"raw")
+    (('j', b'{"order":7}'), ('b', b'raw'))
+    >>> codecs.decode("j", b'{"order":7}')
+    {'order': 7}
     """
 
     __slots__ = ("_by_tag", "_raw", "_writer")

@@ -100,7 +100,7 @@ class CodecError(ShardqError, ValueError):
     """
 
     index: int | None = None
-    is_of_read = False
+    is_of_read: bool = False
 
 
 class Empty(ShardqError):
@@ -193,7 +193,8 @@ class ProcessDied(ShardqError):
     No call raises it: it is what the handler failed with, for an error reporter and as a message's last error.
     """
 
-    untraced = True  # the traceback would only show where this process waited for the child
+    untraced: bool = True
+    """For the parts of shardq: the traceback would only show where this process waited for the child."""
 
 
 class ClosedError(ShardqError):
@@ -263,7 +264,7 @@ class PartlyWritten(BackendError):
         failed = sum(1 for result in results if isinstance(result, ShardqError))
         text = text or f"{failed} of {len(results)} messages were not written for certain"
         super().__init__(f"{text}; the first error: {first}")
-        self.results = list(results)
+        self.results: list[str | ShardqError] = list(results)
 
 
 class PartlyDone(BackendError):

@@ -19,6 +19,11 @@ class Action:
 
     Others see it by `actions()` of the queue, and may stop it. If this process is silent for 30 s, they may take it
     over; then `wait` raises LeaseLost, and does nothing more.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", create=True)
+    >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella")])
+    >>> action = queue.cancel(Where(tenant="acme"))
     """
 
     def __init__(self, runner: Runner, running: actions.Running) -> None:
@@ -58,17 +63,31 @@ class Action:
 
         It is "failed" with a `problem` if the queue has no room for more messages. LeaseLost if another process took it
         over; ConfigError if this process waits for it already.
+
+        >>> status = action.wait(timeout=60)
+        >>> status.state, status.done
+        ('done', 1)
         """
         self._runner.run(actions.work(self._running, timeout))
         return self.status()
 
     def status(self, *, timeout: float | None = None) -> ActionStatus:
-        """Return how it is, as Redis has it. ConfigError when Redis has forgotten it."""
+        """Return how it is, as Redis has it. ConfigError when Redis has forgotten it.
+
+        >>> status = action.status()
+        >>> status.state, status.done
+        ('running', 0)
+        """
         return self._runner.run(actions.status(self._running, timeout))
 
     def stop(self, *, by: str | None = None, note: str | None = None, timeout: float | None = None) -> ActionStatus:
         """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns.
 
-        *by* and *note* say in the journal who asked for it (by default this client) and why.
+        *by* and *note* say in the journal who asked for it (by default this client) and why. ConfigError when Redis has
+        forgotten it.
+
+        >>> status = action.stop(by="ada", note="wrong tenant")
+        >>> status.state, status.done
+        ('stopping', 0)
         """
         return self._runner.run(actions.stop(self._running.state, self.id, timeout, Who(by, note)))

@@ -62,6 +62,7 @@ class QueueAdmin:
     """The part of `Queue` that operators and autoscalers need. Every call may raise what `Queue` says."""
 
     state: QueueState
+    """For the parts of shardq: what the client knows of the queue."""
     _client: Runner
     _codecs: Codecs
 
@@ -70,6 +71,10 @@ class QueueAdmin:
 
         QueueMissing if there is no such queue, so that a mistyped name is no empty queue. A client that has settings
         for the queue gets 0 then, since its first write creates it.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> queue.len()
+        1
         """
         return self._client.run(inspect.stats.length(self.state, timeout))
 
@@ -77,6 +82,11 @@ class QueueAdmin:
         """Return the queue's numbers at one instant.
 
         QueueMissing if there is no such queue; all are zero to a client that has settings for it, as of `len`.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> stats = queue.stats()
+        >>> stats.backlog, stats.in_flight, stats.acked
+        (1, 0, 1)
         """
         return self._client.run(inspect.stats.statistics(self.state, timeout))
 
@@ -85,6 +95,13 @@ class QueueAdmin:
 
         The worst come first: groups with most failed tries in the last 10 minutes; of equal ones, the group that failed
         last. QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> delivery = queue.read()
+        >>> delivery.nack(error=TimeoutError("no answer"))
+        True
+        >>> [(each.error_type, each.retried) for each in queue.failures()]
+        [('TimeoutError', 1)]
         """
         return self._client.run(inspect.failures.failures(self.state, timeout))
 
@@ -94,6 +111,11 @@ class QueueAdmin:
         It takes few calls, however much waits: where there are many shard keys, it looks at some. One *shard_key* (of a
         queue with `parents`: a parent) that is asked for is among `tenants` in any case, and what would help it among
         `helps`. QueueMissing if there is no such queue; ConfigError for a bad shard key.
+
+        >>> message_id = queue.write("hello", shard_key="acme", delay=60)
+        >>> outlook = queue.outlook("acme")
+        >>> outlook.waits, outlook.reasons["delay"], outlook.drains
+        (1, 1, 'empty')
         """
         return self._client.run(inspect.outlook.outlook(self.state, shard_key, timeout))
 
@@ -101,6 +123,10 @@ class QueueAdmin:
         """Return how the queue is, in one sentence (docs/outlook.md).
 
         Rules are tried in order, and the first that holds speaks. QueueMissing if there is no such queue.
+
+        >>> verdict = queue.verdict()
+        >>> verdict.severity, verdict.kind
+        ('good', 'idle')
         """
         return self._client.run(inspect.outlook.verdict(self.state, timeout))
 
@@ -110,6 +136,9 @@ class QueueAdmin:
         A worker that was silent for 30 s is "gone", and after an hour it is forgotten. Programs that read without
         `Worker` or `Worker` are not among them, nor are workers of versions before this call. QueueMissing if
         there is no such queue.
+
+        >>> [(each.host, each.state, each.busy) for each in queue.workers()]
+        []
         """
         return self._client.run(inspect.beats.workers(self.state, timeout))
 
@@ -117,6 +146,9 @@ class QueueAdmin:
         """Return what the queue did in the last *minutes* (1 to 480), the oldest first.
 
         A minute in which no worker was heard is missing. QueueMissing if there is no such queue.
+
+        >>> [(each.at, each.done, each.oldest_age) for each in queue.history(10)]
+        []
         """
         return self._client.run(inspect.beats.history(self.state, minutes, timeout))
 
@@ -150,6 +182,13 @@ class QueueAdmin:
 
         The journal says who asked for it: *by*, by default this client, and why: *note*. PartlyDone when the call
         failed halfway; QueueMissing if there is no such queue.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella"), ("c", "umbrella")])
+        >>> purged = queue.purge(shard_key="umbrella", note="contract ended")
+        >>> purged.waiting, purged.left_in_flight
+        (2, 0)
+        >>> queue.purge()
+        1
         """
         who = Who(by, note)
         if shard_key is not None:
@@ -166,6 +205,14 @@ class QueueAdmin:
         that has settings for the queue creates it again when it next uses it, so stop its writers first. Unless none
         are *expected*, OutcomeUnknown says, too, that the queue is gone after a try that got no answer: then nobody
         knows how many it held.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> queue.delete()
+        Traceback (most recent call last):
+            ...
+        shardq.errors.QueueNotEmpty: ...
+        >>> queue.delete(expected=1)
+        1
         """
         return self._client.run(operate.queues.delete(self.state, expected, timeout))
 
@@ -181,6 +228,9 @@ class QueueAdmin:
         (docs/partitions.md). If it ends by an error, call it again: it goes on. Partitions above the new number are
         removed an hour after the last write, or after the `dedup_window` if that is longer. ConfigError if another
         client changes the partitions meanwhile.
+
+        >>> queue.resize(streams=128)
+        (128, 128)
         """
         if (streams is None) == (partitions is None):
             raise ConfigError("resize changes the number of streams or of partitions: name one of both")
@@ -194,6 +244,9 @@ class QueueAdmin:
         """Return the partitions of the queue, in the order of their numbers: where each is, and its numbers.
 
         A queue that is not spread has one. QueueMissing if there is no such queue.
+
+        >>> [(each.number, each.is_written) for each in queue.partitions()]
+        [(0, True)]
         """
         from shardq.partitions.listed import listed  # few queues have any
 
@@ -207,13 +260,23 @@ class QueueAdmin:
         A shard key that has a stored shard keeps it; all others stay with the shard that hashing deals them.
         *max_overlap* is by default what it was before, at first 1. Either all names get a shard or none does, and all
         clients follow. Return the assignment after that. ConfigError when there is no room for so many shards.
+
+        >>> assignment = queue.assign(["acme", "umbrella"])
+        >>> len({*assignment["acme"]} & {*assignment["umbrella"]}) <= 1
+        True
         """
         return self._client.run(operate.assign.assign(self.state, names, max_overlap, timeout))
 
     def unassign(self, names: Iterable[str | bytes] | None = None, *, timeout: float | None = None) -> Assignment:
         """Remove the stored shards of *names*, or all if None: hashing deals these shard keys their shards again.
 
-        Their messages that wait stay where they are. Return the assignment after that.
+        Their messages that wait stay where they are. Return the assignment after that. QueueMissing if there is no such
+        queue.
+
+        >>> assignment = queue.assign(["acme", "umbrella"])
+        >>> assignment = queue.unassign(["acme"])
+        >>> "acme" in assignment, "umbrella" in assignment
+        (False, True)
         """
         return self._client.run(operate.assign.unassign(self.state, names, timeout))
 
@@ -221,6 +284,9 @@ class QueueAdmin:
         """Return which shard keys have a stored shard, and which streams are in it.
 
         QueueMissing if there is no such queue; ConfigError if another program has damaged the stored assignment.
+
+        >>> len(queue.assignment())
+        0
         """
         return self._client.run(operate.assign.assignment(self.state, timeout))
 
@@ -228,12 +294,21 @@ class QueueAdmin:
         """Create the queue if it does not exist, with this client's settings for it, and return the queue's settings.
 
         Writes and reads of a client with settings do so by themselves. Calls that change a queue, as `set_limits`, do
-        not.
+        not. ConfigError if *on_mismatch* of `Client.queue` is "raise" and the queue has other settings.
+
+        >>> config = queue.declare()
+        >>> config.max_deliveries, config.result_ttl
+        (3, 600.0)
         """
         return self._client.run(operate.declare.declare(self.state, timeout))
 
     def settings(self, *, timeout: float | None = None) -> QueueConfig:
-        """Return the queue's settings as they are now. QueueMissing if there is no such queue."""
+        """Return the queue's settings as they are now. QueueMissing if there is no such queue.
+
+        >>> config = queue.settings()
+        >>> config.max_deliveries, config.visibility_timeout
+        (3, 30.0)
+        """
         return self._client.run(operate.queues.settings(self.state, timeout))
 
     def configure(
@@ -244,6 +319,10 @@ class QueueAdmin:
         *by* and *note* say in the journal who asked for it and why, as of `pause`.
 
         QueueMissing if there is no such queue. ConfigError for an unknown or a bad setting; then nothing is changed.
+
+        >>> config = queue.configure(max_len=50_000, note="for the sale")
+        >>> config.max_len
+        50000
         """
         return self._client.run(operate.queues.configure(self.state, settings, timeout, Who(by, note)))
 
@@ -251,6 +330,11 @@ class QueueAdmin:
         """Return the shard keys (or parents) whose weight is not 1, with their weights.
 
         QueueMissing if there is no such queue.
+
+        >>> queue.set_weights({"acme": 3})
+        {'acme': 3}
+        >>> queue.weights()
+        {'acme': 3}
         """
         return self._client.run(operate.weights.weights(self.state, timeout))
 
@@ -271,6 +355,11 @@ class QueueAdmin:
         clients. After *seconds* (at most 366 days) they are 1 again, whatever they were before; without, they stay.
         *by* and *note* are kept with them and in the journal, as of `pause`. QueueMissing if there is no such queue;
         PartlyDone if a call failed after some had theirs.
+
+        >>> queue.set_weights({"acme": 3, "umbrella": 2}, seconds=3600)
+        {'acme': 3, 'umbrella': 2}
+        >>> queue.set_weights({"umbrella": 1})
+        {'acme': 3}
         """
         return self._client.run(operate.weights.set_weights(self.state, changes, timeout, seconds, Who(by, note)))
 
@@ -278,6 +367,10 @@ class QueueAdmin:
         """Return the shard keys (or parents) that have limits of their own, and these, or the name of their plan.
 
         QueueMissing if there is no such queue.
+
+        >>> queue.set_limits({"acme": Limits(rate=10)})
+        >>> queue.limits()
+        {'acme': Limits(max_in_flight=None, rate=10.0, burst=None)}
         """
         found = self._client.run(operate.controls.own_controls(self.state, timeout))
         return {key: each.limits for key, each in found.limits.items()}
@@ -288,6 +381,11 @@ class QueueAdmin:
         Plans are there, too, since limits may name one. Where nobody gave any, that is two short calls. Of one
         *shard_key* it takes two calls, however many others have some; the pause of the whole queue is there as well.
         QueueMissing if there is no such queue; ConfigError for a bad shard key.
+
+        >>> queue.pause("acme", by="ada", note="their database is down")
+        >>> controls = queue.controls("acme")
+        >>> controls.paused["acme"].by, controls.paused["acme"].note
+        ('ada', 'their database is down')
         """
         return self._client.run(operate.controls.controls(self.state, shard_key, timeout))
 
@@ -312,11 +410,24 @@ class QueueAdmin:
         *seconds* they stay. *by* and *note* are kept with them and in the journal, as of `pause`. ConfigError if the
         queue is not fair (`window`), for a child where it has parents, and for a plan that there is not; QueueMissing
         if there is no such queue.
+
+        >>> queue.set_plan("gold", max_in_flight=20)
+        >>> queue.set_limits({"acme": Limits(max_in_flight=3, rate=10), "umbrella": "gold"})
+        >>> queue.set_limits({"acme": Limits()}, note="back to what the queue's settings say")
+        >>> queue.limits()
+        {'umbrella': 'gold'}
         """
         self._client.run(operate.limits.set_limits(self.state, changes, timeout, seconds, Who(by, note)))
 
     def plans(self, *, timeout: float | None = None) -> dict[str, Plan]:
-        """Return the plans by name, each with how many `tenants` are on it. QueueMissing if there is no such queue."""
+        """Return the plans by name, each with how many `tenants` are on it. QueueMissing if there is no such queue.
+
+        >>> queue.set_plan("gold", rate=50, weight=2)
+        >>> queue.set_limits({"acme": "gold"})
+        >>> plans = queue.plans()
+        >>> plans["gold"].rate, plans["gold"].tenants
+        (50.0, 1)
+        """
         return self._client.run(operate.plans.plans(self.state, timeout))
 
     def set_plan(
@@ -338,6 +449,8 @@ class QueueAdmin:
         and *note* say in the journal who asked for it and why, as of `pause`.
         ConfigError for a bad name (1 to 64 letters, digits and ``. _ -``) or number, and if the queue is not fair
         (`window`); QueueMissing if there is no such queue.
+
+        >>> queue.set_plan("gold", max_in_flight=20, rate=50, burst=100)
         """
         plan = Plan(max_in_flight=max_in_flight, rate=rate, burst=burst, weight=weight)
         self._client.run(operate.plans.set_plan(self.state, name, plan, timeout, Who(by, note)))
@@ -348,6 +461,9 @@ class QueueAdmin:
         """Delete a plan. ConfigError if there is none, or tenants are on it; QueueMissing if there is no such queue.
 
         *by* and *note* say in the journal who asked for it and why, as of `pause`.
+
+        >>> queue.set_plan("gold", rate=50)
+        >>> queue.delete_plan("gold")
         """
         self._client.run(operate.plans.delete_plan(self.state, name, timeout, Who(by, note)))
 
@@ -355,6 +471,10 @@ class QueueAdmin:
         """Return which shard keys are paused, and None if the whole queue is, each with the end.
 
         An end is the server's time in seconds since 1970, or `math.inf`. QueueMissing if there is no such queue.
+
+        >>> queue.pause("acme")
+        >>> queue.paused()
+        {'acme': inf}
         """
         found = self._client.run(operate.controls.own_controls(self.state, timeout))
         return {key: each.until for key, each in found.paused.items()}
@@ -376,6 +496,11 @@ class QueueAdmin:
         *by* (1 to 100 characters, by default this client's name) says who asks for it, and *note* (at most 200) why.
         `controls` and the journal show them. ConfigError for one that is longer or has control characters, and for a
         shard key as in `set_limits`; QueueMissing if there is no such queue.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> queue.pause("acme", seconds=600, by="ada", note="their database is down")
+        >>> queue.read_many(1)
+        []
         """
         self._client.run(operate.limits.pause(self.state, shard_key, seconds, timeout, Who(by, note)))
 
@@ -391,6 +516,11 @@ class QueueAdmin:
 
         A shard key that was paused by itself stays so when the queue goes on. *by* and *note* are as of `pause`.
         QueueMissing if there is no such queue.
+
+        >>> queue.pause()
+        >>> queue.resume(note="the deploy is over")
+        >>> queue.paused()
+        {}
         """
         self._client.run(operate.limits.resume(self.state, shard_key, timeout, Who(by, note)))
 
@@ -405,14 +535,23 @@ class QueueAdmin:
         thousand in a call, so the numbers are not of one instant; for "oldest" only if more than 1,000 wait outside of
         the streams. ConfigError for a queue without a window, which knows its shard keys only by what they use of
         bounds; QueueMissing if there is no such queue.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella"), ("c", "umbrella")])
+        >>> [(each.shard_key, each.backlog) for each in queue.tenants(limit=10)]
+        [('umbrella', 2), ('acme', 1)]
         """
         return self._client.run(inspect.tenants.tenants(self.state, order, limit, start, timeout))
 
     def tenant(self, shard_key: str | bytes, *, neighbours: bool = False, timeout: float | None = None) -> Tenant:
         """Return what one shard key or parent has in the queue, in three calls to Redis.
 
-        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing. Errors as
-        of `tenants`.
+        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing.
+        ConfigError and QueueMissing as of `tenants`.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> tenant = queue.tenant("acme", neighbours=True)
+        >>> tenant.backlog, tenant.weight, tenant.neighbours
+        (1, 1, ())
         """
         return self._client.run(inspect.tenants.tenant(self.state, shard_key, timeout, neighbours=neighbours))
 
@@ -420,6 +559,12 @@ class QueueAdmin:
         """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*.
 
         QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> delivery = queue.read()
+        >>> delivery.reject("unknown format")
+        >>> [(each.payload, each.reason) for each in queue.dead()]
+        [('hello', 'unknown format')]
         """
         letters = self._client.run(inspect.dead_letters.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
@@ -464,6 +609,12 @@ class QueueAdmin:
 
         By a `Where` begin an action that deletes those that it selects, as `redrive` does; only that can have a *rate*
         and a *limit*.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> delivery = queue.read()
+        >>> delivery.reject("unknown format")
+        >>> queue.delete_dead(ids=[message_id])
+        1
         """
         if isinstance(letters, Where):
             if ids is not None:
@@ -479,6 +630,12 @@ class QueueAdmin:
 
         Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
         many are kept. QueueMissing if there is no such queue.
+
+        >>> config = queue.configure(journal=1_000)
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> page = queue.journal(100)
+        >>> [(each.kind, each.shard_key) for each in page.events]
+        [('configured', None), ('written', 'acme')]
         """
         return self._client.run(inspect.journal.journal(self.state, count, after, timeout))
 
@@ -522,6 +679,16 @@ class QueueAdmin:
         somebody waits for it (docs/actions.md). *rate* is how many a second, evenly (None: as fast as it can), *limit*
         how many at most. It is about the letters that there are when it begins, each once. One action runs at a time on
         a queue: ConfigError if another does.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> delivery = queue.read()
+        >>> delivery.reject("unknown format")
+        >>> queue.redrive(queue.dead())
+        1
+        >>> action = queue.redrive(Where(error="TimeoutError"), rate=100, note="fixed by 1.4")
+        >>> status = action.wait()
+        >>> status.state
+        'done'
         """
         if isinstance(letters, Where):
             return self._begin("redrive", letters, rate, limit, by, note, timeout)
@@ -541,7 +708,17 @@ class QueueAdmin:
     ) -> Action:
         """Begin an action that makes messages deliverable at once that are delayed after a try that failed.
 
-        Arguments as of `redrive`, and each of these messages once; deliveries so far stay counted.
+        Arguments as of `redrive`, and each of these messages once; deliveries so far stay counted. ConfigError if
+        another action is under way; QueueMissing if there is no such queue.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> delivery = queue.read()
+        >>> delivery.nack(delay=3600, error="no connection")
+        True
+        >>> action = queue.retry_now(Where(tenant="acme"))
+        >>> status = action.wait()
+        >>> status.done
+        1
         """
         return self._begin("retry_now", where, rate, limit, by, note, timeout)
 
@@ -550,6 +727,10 @@ class QueueAdmin:
 
         At most 20. One that is "abandoned" has no process any more, and can be taken over. QueueMissing if there is no
         such queue.
+
+        >>> action = queue.redrive(Where(task="mail.send"))
+        >>> [(each.kind, each.state, each.done) for each in queue.actions()]
+        [('redrive', 'running', 0)]
         """
         return self._client.run(operate.actions.actions(self.state, timeout))
 
@@ -559,6 +740,11 @@ class QueueAdmin:
         """Stop an action, whoever works on it: it ends with its next piece. ConfigError if there is none of this id.
 
         *by* and *note* say in the journal who asked for it (by default this client) and why.
+
+        >>> action = queue.redrive(Where(task="mail.send"))
+        >>> status = queue.stop_action(action.id, note="wrong task")
+        >>> status.state
+        'stopping'
         """
         return self._client.run(operate.actions.stop(self.state, action_id, timeout, Who(by, note)))
 
@@ -567,6 +753,12 @@ class QueueAdmin:
 
         The process that had it does nothing more of it. ConfigError if somebody works on it, it is done, or another
         one is under way.
+
+        >>> action = queue.redrive(Where(task="mail.send"))
+        >>> queue.take_over(action.id)
+        Traceback (most recent call last):
+            ...
+        shardq.errors.ConfigError: somebody works on action ...: it can be taken over when it is silent for 30 s
         """
         running = self._client.run(operate.actions.take_over(self.state, action_id, timeout))
         return _action(self._client, running)

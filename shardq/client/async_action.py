@@ -18,6 +18,11 @@ class AsyncAction:
 
     Others see it by `actions()` of the queue, and may stop it. If this process is silent for 30 s, they may take it
     over; then `wait` raises LeaseLost, and does nothing more.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", create=True)
+    >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella")])
+    >>> action = await queue.cancel(Where(tenant="acme"))
     """
 
     def __init__(self, runner: AsyncRunner, running: actions.Running) -> None:
@@ -57,12 +62,21 @@ class AsyncAction:
 
         It is "failed" with a `problem` if the queue has no room for more messages. LeaseLost if another process took it
         over; ConfigError if this process waits for it already.
+
+        >>> status = await action.wait(timeout=60)
+        >>> status.state, status.done
+        ('done', 1)
         """
         await self._runner.run(actions.work(self._running, timeout))
         return await self.status()
 
     async def status(self, *, timeout: float | None = None) -> ActionStatus:
-        """Return how it is, as Redis has it. ConfigError when Redis has forgotten it."""
+        """Return how it is, as Redis has it. ConfigError when Redis has forgotten it.
+
+        >>> status = await action.status()
+        >>> status.state, status.done
+        ('running', 0)
+        """
         return await self._runner.run(actions.status(self._running, timeout))
 
     async def stop(
@@ -70,6 +84,11 @@ class AsyncAction:
     ) -> ActionStatus:
         """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns.
 
-        *by* and *note* say in the journal who asked for it (by default this client) and why.
+        *by* and *note* say in the journal who asked for it (by default this client) and why. ConfigError when Redis has
+        forgotten it.
+
+        >>> status = await action.stop(by="ada", note="wrong tenant")
+        >>> status.state, status.done
+        ('stopping', 0)
         """
         return await self._runner.run(actions.stop(self._running.state, self.id, timeout, Who(by, note)))

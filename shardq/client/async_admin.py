@@ -61,6 +61,7 @@ class AsyncQueueAdmin:
     """The part of `AsyncQueue` that operators and autoscalers need. Every call may raise what `AsyncQueue` says."""
 
     state: QueueState
+    """For the parts of shardq: what the client knows of the queue."""
     _client: AsyncRunner
     _codecs: Codecs
 
@@ -69,6 +70,10 @@ class AsyncQueueAdmin:
 
         QueueMissing if there is no such queue, so that a mistyped name is no empty queue. A client that has settings
         for the queue gets 0 then, since its first write creates it.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> await queue.len()
+        1
         """
         return await self._client.run(inspect.stats.length(self.state, timeout))
 
@@ -76,6 +81,11 @@ class AsyncQueueAdmin:
         """Return the queue's numbers at one instant.
 
         QueueMissing if there is no such queue; all are zero to a client that has settings for it, as of `len`.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> stats = await queue.stats()
+        >>> stats.backlog, stats.in_flight, stats.acked
+        (1, 0, 1)
         """
         return await self._client.run(inspect.stats.statistics(self.state, timeout))
 
@@ -84,6 +94,13 @@ class AsyncQueueAdmin:
 
         The worst come first: groups with most failed tries in the last 10 minutes; of equal ones, the group that failed
         last. QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> delivery = await queue.read()
+        >>> await delivery.nack(error=TimeoutError("no answer"))
+        True
+        >>> [(each.error_type, each.retried) for each in await queue.failures()]
+        [('TimeoutError', 1)]
         """
         return await self._client.run(inspect.failures.failures(self.state, timeout))
 
@@ -93,6 +110,11 @@ class AsyncQueueAdmin:
         It takes few calls, however much waits: where there are many shard keys, it looks at some. One *shard_key* (of a
         queue with `parents`: a parent) that is asked for is among `tenants` in any case, and what would help it among
         `helps`. QueueMissing if there is no such queue; ConfigError for a bad shard key.
+
+        >>> message_id = await queue.write("hello", shard_key="acme", delay=60)
+        >>> outlook = await queue.outlook("acme")
+        >>> outlook.waits, outlook.reasons["delay"], outlook.drains
+        (1, 1, 'empty')
         """
         return await self._client.run(inspect.outlook.outlook(self.state, shard_key, timeout))
 
@@ -100,6 +122,10 @@ class AsyncQueueAdmin:
         """Return how the queue is, in one sentence (docs/outlook.md).
 
         Rules are tried in order, and the first that holds speaks. QueueMissing if there is no such queue.
+
+        >>> verdict = await queue.verdict()
+        >>> verdict.severity, verdict.kind
+        ('good', 'idle')
         """
         return await self._client.run(inspect.outlook.verdict(self.state, timeout))
 
@@ -109,6 +135,9 @@ class AsyncQueueAdmin:
         A worker that was silent for 30 s is "gone", and after an hour it is forgotten. Programs that read without
         `Worker` or `AsyncWorker` are not among them, nor are workers of versions before this call. QueueMissing if
         there is no such queue.
+
+        >>> [(each.host, each.state, each.busy) for each in await queue.workers()]
+        []
         """
         return await self._client.run(inspect.beats.workers(self.state, timeout))
 
@@ -116,6 +145,9 @@ class AsyncQueueAdmin:
         """Return what the queue did in the last *minutes* (1 to 480), the oldest first.
 
         A minute in which no worker was heard is missing. QueueMissing if there is no such queue.
+
+        >>> [(each.at, each.done, each.oldest_age) for each in await queue.history(10)]
+        []
         """
         return await self._client.run(inspect.beats.history(self.state, minutes, timeout))
 
@@ -149,6 +181,13 @@ class AsyncQueueAdmin:
 
         The journal says who asked for it: *by*, by default this client, and why: *note*. PartlyDone when the call
         failed halfway; QueueMissing if there is no such queue.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella"), ("c", "umbrella")])
+        >>> purged = await queue.purge(shard_key="umbrella", note="contract ended")
+        >>> purged.waiting, purged.left_in_flight
+        (2, 0)
+        >>> await queue.purge()
+        1
         """
         who = Who(by, note)
         if shard_key is not None:
@@ -165,6 +204,14 @@ class AsyncQueueAdmin:
         that has settings for the queue creates it again when it next uses it, so stop its writers first. Unless none
         are *expected*, OutcomeUnknown says, too, that the queue is gone after a try that got no answer: then nobody
         knows how many it held.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> await queue.delete()
+        Traceback (most recent call last):
+            ...
+        shardq.errors.QueueNotEmpty: ...
+        >>> await queue.delete(expected=1)
+        1
         """
         return await self._client.run(operate.queues.delete(self.state, expected, timeout))
 
@@ -180,6 +227,9 @@ class AsyncQueueAdmin:
         (docs/partitions.md). If it ends by an error, call it again: it goes on. Partitions above the new number are
         removed an hour after the last write, or after the `dedup_window` if that is longer. ConfigError if another
         client changes the partitions meanwhile.
+
+        >>> await queue.resize(streams=128)
+        (128, 128)
         """
         if (streams is None) == (partitions is None):
             raise ConfigError("resize changes the number of streams or of partitions: name one of both")
@@ -193,6 +243,9 @@ class AsyncQueueAdmin:
         """Return the partitions of the queue, in the order of their numbers: where each is, and its numbers.
 
         A queue that is not spread has one. QueueMissing if there is no such queue.
+
+        >>> [(each.number, each.is_written) for each in await queue.partitions()]
+        [(0, True)]
         """
         from shardq.partitions.listed import listed  # few queues have any
 
@@ -206,13 +259,23 @@ class AsyncQueueAdmin:
         A shard key that has a stored shard keeps it; all others stay with the shard that hashing deals them.
         *max_overlap* is by default what it was before, at first 1. Either all names get a shard or none does, and all
         clients follow. Return the assignment after that. ConfigError when there is no room for so many shards.
+
+        >>> assignment = await queue.assign(["acme", "umbrella"])
+        >>> len({*assignment["acme"]} & {*assignment["umbrella"]}) <= 1
+        True
         """
         return await self._client.run(operate.assign.assign(self.state, names, max_overlap, timeout))
 
     async def unassign(self, names: Iterable[str | bytes] | None = None, *, timeout: float | None = None) -> Assignment:
         """Remove the stored shards of *names*, or all if None: hashing deals these shard keys their shards again.
 
-        Their messages that wait stay where they are. Return the assignment after that.
+        Their messages that wait stay where they are. Return the assignment after that. QueueMissing if there is no such
+        queue.
+
+        >>> assignment = await queue.assign(["acme", "umbrella"])
+        >>> assignment = await queue.unassign(["acme"])
+        >>> "acme" in assignment, "umbrella" in assignment
+        (False, True)
         """
         return await self._client.run(operate.assign.unassign(self.state, names, timeout))
 
@@ -220,6 +283,9 @@ class AsyncQueueAdmin:
         """Return which shard keys have a stored shard, and which streams are in it.
 
         QueueMissing if there is no such queue; ConfigError if another program has damaged the stored assignment.
+
+        >>> len(await queue.assignment())
+        0
         """
         return await self._client.run(operate.assign.assignment(self.state, timeout))
 
@@ -227,12 +293,21 @@ class AsyncQueueAdmin:
         """Create the queue if it does not exist, with this client's settings for it, and return the queue's settings.
 
         Writes and reads of a client with settings do so by themselves. Calls that change a queue, as `set_limits`, do
-        not.
+        not. ConfigError if *on_mismatch* of `AsyncClient.queue` is "raise" and the queue has other settings.
+
+        >>> config = await queue.declare()
+        >>> config.max_deliveries, config.result_ttl
+        (3, 600.0)
         """
         return await self._client.run(operate.declare.declare(self.state, timeout))
 
     async def settings(self, *, timeout: float | None = None) -> QueueConfig:
-        """Return the queue's settings as they are now. QueueMissing if there is no such queue."""
+        """Return the queue's settings as they are now. QueueMissing if there is no such queue.
+
+        >>> config = await queue.settings()
+        >>> config.max_deliveries, config.visibility_timeout
+        (3, 30.0)
+        """
         return await self._client.run(operate.queues.settings(self.state, timeout))
 
     async def configure(
@@ -243,6 +318,10 @@ class AsyncQueueAdmin:
         *by* and *note* say in the journal who asked for it and why, as of `pause`.
 
         QueueMissing if there is no such queue. ConfigError for an unknown or a bad setting; then nothing is changed.
+
+        >>> config = await queue.configure(max_len=50_000, note="for the sale")
+        >>> config.max_len
+        50000
         """
         return await self._client.run(operate.queues.configure(self.state, settings, timeout, Who(by, note)))
 
@@ -250,6 +329,11 @@ class AsyncQueueAdmin:
         """Return the shard keys (or parents) whose weight is not 1, with their weights.
 
         QueueMissing if there is no such queue.
+
+        >>> await queue.set_weights({"acme": 3})
+        {'acme': 3}
+        >>> await queue.weights()
+        {'acme': 3}
         """
         return await self._client.run(operate.weights.weights(self.state, timeout))
 
@@ -270,6 +354,11 @@ class AsyncQueueAdmin:
         clients. After *seconds* (at most 366 days) they are 1 again, whatever they were before; without, they stay.
         *by* and *note* are kept with them and in the journal, as of `pause`. QueueMissing if there is no such queue;
         PartlyDone if a call failed after some had theirs.
+
+        >>> await queue.set_weights({"acme": 3, "umbrella": 2}, seconds=3600)
+        {'acme': 3, 'umbrella': 2}
+        >>> await queue.set_weights({"umbrella": 1})
+        {'acme': 3}
         """
         return await self._client.run(operate.weights.set_weights(self.state, changes, timeout, seconds, Who(by, note)))
 
@@ -277,6 +366,10 @@ class AsyncQueueAdmin:
         """Return the shard keys (or parents) that have limits of their own, and these, or the name of their plan.
 
         QueueMissing if there is no such queue.
+
+        >>> await queue.set_limits({"acme": Limits(rate=10)})
+        >>> await queue.limits()
+        {'acme': Limits(max_in_flight=None, rate=10.0, burst=None)}
         """
         found = await self._client.run(operate.controls.own_controls(self.state, timeout))
         return {key: each.limits for key, each in found.limits.items()}
@@ -287,6 +380,11 @@ class AsyncQueueAdmin:
         Plans are there, too, since limits may name one. Where nobody gave any, that is two short calls. Of one
         *shard_key* it takes two calls, however many others have some; the pause of the whole queue is there as well.
         QueueMissing if there is no such queue; ConfigError for a bad shard key.
+
+        >>> await queue.pause("acme", by="ada", note="their database is down")
+        >>> controls = await queue.controls("acme")
+        >>> controls.paused["acme"].by, controls.paused["acme"].note
+        ('ada', 'their database is down')
         """
         return await self._client.run(operate.controls.controls(self.state, shard_key, timeout))
 
@@ -311,11 +409,24 @@ class AsyncQueueAdmin:
         *seconds* they stay. *by* and *note* are kept with them and in the journal, as of `pause`. ConfigError if the
         queue is not fair (`window`), for a child where it has parents, and for a plan that there is not; QueueMissing
         if there is no such queue.
+
+        >>> await queue.set_plan("gold", max_in_flight=20)
+        >>> await queue.set_limits({"acme": Limits(max_in_flight=3, rate=10), "umbrella": "gold"})
+        >>> await queue.set_limits({"acme": Limits()}, note="back to what the queue's settings say")
+        >>> await queue.limits()
+        {'umbrella': 'gold'}
         """
         await self._client.run(operate.limits.set_limits(self.state, changes, timeout, seconds, Who(by, note)))
 
     async def plans(self, *, timeout: float | None = None) -> dict[str, Plan]:
-        """Return the plans by name, each with how many `tenants` are on it. QueueMissing if there is no such queue."""
+        """Return the plans by name, each with how many `tenants` are on it. QueueMissing if there is no such queue.
+
+        >>> await queue.set_plan("gold", rate=50, weight=2)
+        >>> await queue.set_limits({"acme": "gold"})
+        >>> plans = await queue.plans()
+        >>> plans["gold"].rate, plans["gold"].tenants
+        (50.0, 1)
+        """
         return await self._client.run(operate.plans.plans(self.state, timeout))
 
     async def set_plan(
@@ -337,6 +448,8 @@ class AsyncQueueAdmin:
         and *note* say in the journal who asked for it and why, as of `pause`.
         ConfigError for a bad name (1 to 64 letters, digits and ``. _ -``) or number, and if the queue is not fair
         (`window`); QueueMissing if there is no such queue.
+
+        >>> await queue.set_plan("gold", max_in_flight=20, rate=50, burst=100)
         """
         plan = Plan(max_in_flight=max_in_flight, rate=rate, burst=burst, weight=weight)
         await self._client.run(operate.plans.set_plan(self.state, name, plan, timeout, Who(by, note)))
@@ -347,6 +460,9 @@ class AsyncQueueAdmin:
         """Delete a plan. ConfigError if there is none, or tenants are on it; QueueMissing if there is no such queue.
 
         *by* and *note* say in the journal who asked for it and why, as of `pause`.
+
+        >>> await queue.set_plan("gold", rate=50)
+        >>> await queue.delete_plan("gold")
         """
         await self._client.run(operate.plans.delete_plan(self.state, name, timeout, Who(by, note)))
 
@@ -354,6 +470,10 @@ class AsyncQueueAdmin:
         """Return which shard keys are paused, and None if the whole queue is, each with the end.
 
         An end is the server's time in seconds since 1970, or `math.inf`. QueueMissing if there is no such queue.
+
+        >>> await queue.pause("acme")
+        >>> await queue.paused()
+        {'acme': inf}
         """
         found = await self._client.run(operate.controls.own_controls(self.state, timeout))
         return {key: each.until for key, each in found.paused.items()}
@@ -375,6 +495,11 @@ class AsyncQueueAdmin:
         *by* (1 to 100 characters, by default this client's name) says who asks for it, and *note* (at most 200) why.
         `controls` and the journal show them. ConfigError for one that is longer or has control characters, and for a
         shard key as in `set_limits`; QueueMissing if there is no such queue.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> await queue.pause("acme", seconds=600, by="ada", note="their database is down")
+        >>> await queue.read_many(1)
+        []
         """
         await self._client.run(operate.limits.pause(self.state, shard_key, seconds, timeout, Who(by, note)))
 
@@ -390,6 +515,11 @@ class AsyncQueueAdmin:
 
         A shard key that was paused by itself stays so when the queue goes on. *by* and *note* are as of `pause`.
         QueueMissing if there is no such queue.
+
+        >>> await queue.pause()
+        >>> await queue.resume(note="the deploy is over")
+        >>> await queue.paused()
+        {}
         """
         await self._client.run(operate.limits.resume(self.state, shard_key, timeout, Who(by, note)))
 
@@ -404,14 +534,23 @@ class AsyncQueueAdmin:
         thousand in a call, so the numbers are not of one instant; for "oldest" only if more than 1,000 wait outside of
         the streams. ConfigError for a queue without a window, which knows its shard keys only by what they use of
         bounds; QueueMissing if there is no such queue.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella"), ("c", "umbrella")])
+        >>> [(each.shard_key, each.backlog) for each in await queue.tenants(limit=10)]
+        [('umbrella', 2), ('acme', 1)]
         """
         return await self._client.run(inspect.tenants.tenants(self.state, order, limit, start, timeout))
 
     async def tenant(self, shard_key: str | bytes, *, neighbours: bool = False, timeout: float | None = None) -> Tenant:
         """Return what one shard key or parent has in the queue, in three calls to Redis.
 
-        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing. Errors as
-        of `tenants`.
+        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing.
+        ConfigError and QueueMissing as of `tenants`.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> tenant = await queue.tenant("acme", neighbours=True)
+        >>> tenant.backlog, tenant.weight, tenant.neighbours
+        (1, 1, ())
         """
         return await self._client.run(inspect.tenants.tenant(self.state, shard_key, timeout, neighbours=neighbours))
 
@@ -419,6 +558,12 @@ class AsyncQueueAdmin:
         """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*.
 
         QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> delivery = await queue.read()
+        >>> await delivery.reject("unknown format")
+        >>> [(each.payload, each.reason) for each in await queue.dead()]
+        [('hello', 'unknown format')]
         """
         letters = await self._client.run(
             inspect.dead_letters.dead_letters(self.state, checked_count(count), after, timeout)
@@ -465,6 +610,12 @@ class AsyncQueueAdmin:
 
         By a `Where` begin an action that deletes those that it selects, as `redrive` does; only that can have a *rate*
         and a *limit*.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> delivery = await queue.read()
+        >>> await delivery.reject("unknown format")
+        >>> await queue.delete_dead(ids=[message_id])
+        1
         """
         if isinstance(letters, Where):
             if ids is not None:
@@ -480,6 +631,12 @@ class AsyncQueueAdmin:
 
         Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
         many are kept. QueueMissing if there is no such queue.
+
+        >>> config = await queue.configure(journal=1_000)
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> page = await queue.journal(100)
+        >>> [(each.kind, each.shard_key) for each in page.events]
+        [('configured', None), ('written', 'acme')]
         """
         return await self._client.run(inspect.journal.journal(self.state, count, after, timeout))
 
@@ -523,6 +680,16 @@ class AsyncQueueAdmin:
         somebody waits for it (docs/actions.md). *rate* is how many a second, evenly (None: as fast as it can), *limit*
         how many at most. It is about the letters that there are when it begins, each once. One action runs at a time on
         a queue: ConfigError if another does.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> delivery = await queue.read()
+        >>> await delivery.reject("unknown format")
+        >>> await queue.redrive(await queue.dead())
+        1
+        >>> action = await queue.redrive(Where(error="TimeoutError"), rate=100, note="fixed by 1.4")
+        >>> status = await action.wait()
+        >>> status.state
+        'done'
         """
         if isinstance(letters, Where):
             return await self._begin("redrive", letters, rate, limit, by, note, timeout)
@@ -542,7 +709,17 @@ class AsyncQueueAdmin:
     ) -> AsyncAction:
         """Begin an action that makes messages deliverable at once that are delayed after a try that failed.
 
-        Arguments as of `redrive`, and each of these messages once; deliveries so far stay counted.
+        Arguments as of `redrive`, and each of these messages once; deliveries so far stay counted. ConfigError if
+        another action is under way; QueueMissing if there is no such queue.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> delivery = await queue.read()
+        >>> await delivery.nack(delay=3600, error="no connection")
+        True
+        >>> action = await queue.retry_now(Where(tenant="acme"))
+        >>> status = await action.wait()
+        >>> status.done
+        1
         """
         return await self._begin("retry_now", where, rate, limit, by, note, timeout)
 
@@ -551,6 +728,10 @@ class AsyncQueueAdmin:
 
         At most 20. One that is "abandoned" has no process any more, and can be taken over. QueueMissing if there is no
         such queue.
+
+        >>> action = await queue.redrive(Where(task="mail.send"))
+        >>> [(each.kind, each.state, each.done) for each in await queue.actions()]
+        [('redrive', 'running', 0)]
         """
         return await self._client.run(operate.actions.actions(self.state, timeout))
 
@@ -560,6 +741,11 @@ class AsyncQueueAdmin:
         """Stop an action, whoever works on it: it ends with its next piece. ConfigError if there is none of this id.
 
         *by* and *note* say in the journal who asked for it (by default this client) and why.
+
+        >>> action = await queue.redrive(Where(task="mail.send"))
+        >>> status = await queue.stop_action(action.id, note="wrong task")
+        >>> status.state
+        'stopping'
         """
         return await self._client.run(operate.actions.stop(self.state, action_id, timeout, Who(by, note)))
 
@@ -568,6 +754,12 @@ class AsyncQueueAdmin:
 
         The process that had it does nothing more of it. ConfigError if somebody works on it, it is done, or another
         one is under way.
+
+        >>> action = await queue.redrive(Where(task="mail.send"))
+        >>> await queue.take_over(action.id)
+        Traceback (most recent call last):
+            ...
+        shardq.errors.ConfigError: somebody works on action ...: it can be taken over when it is silent for 30 s
         """
         running = await self._client.run(operate.actions.take_over(self.state, action_id, timeout))
         return _action(self._client, running)

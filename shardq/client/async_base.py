@@ -39,7 +39,9 @@ class AsyncBaseClient(BaseClient):
     async def aclose(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent.
 
-        In a forked child nothing is closed: the connections and the loop are the parent's.
+        In a forked child nothing is closed: the connections and the loop are the parent's. It raises nothing.
+
+        >>> await client.aclose()
         """
         self._closed, self._ready_on = True, None
         if self._pid != os.getpid():

@@ -25,6 +25,13 @@ class AsyncDelivery(LeasedDelivery):
 
     LeaseLost means that the message is not yours any more. MessageCancelled means that it was cancelled. Every call may
     raise what `AsyncQueue` says.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=3, result_ttl=600)
+    >>> message_id = await queue.write({"to": "ada"}, shard_key="acme", headers={"lang": "en"})
+    >>> delivery = await queue.read()
+    >>> delivery.payload, delivery.shard_key, delivery.headers, delivery.count
+    ({'to': 'ada'}, 'acme', {'lang': 'en'}, 1)
     """
 
     __slots__ = ()
@@ -43,6 +50,10 @@ class AsyncDelivery(LeasedDelivery):
         `max_result_size`, is not kept either, which is logged. ConfigError if the queue keeps no results.
 
         *cost* is that of `cost`, for work whose cost is not its time.
+
+        >>> await delivery.ack(result={"sent": True})
+        >>> await queue.result(message_id)
+        {'sent': True}
         """
         if cost is not None:
             self.cost = cost
@@ -59,7 +70,13 @@ class AsyncDelivery(LeasedDelivery):
 
         At most one note per second is sent, and beyond that the one that all is done (*done* is *total*); the others
         are ignored. Return whether it is noted: not if there is no room for it, in the queue or in a full Redis. It is
-        for a day, or for the queue's `result_ttl` if that is longer.
+        for a day, or for the queue's `result_ttl` if that is longer. ConfigError for a bad number or note.
+
+        >>> await delivery.progress(3, 10, "third page")
+        True
+        >>> status = await queue.status(message_id)
+        >>> status.progress.done, status.progress.note
+        (3.0, 'third page')
         """
         checked_progress(done, total, note)
         if not self._is_worth_telling(is_last=done == total):
@@ -80,18 +97,41 @@ class AsyncDelivery(LeasedDelivery):
 
         Return whether it is: after the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter
         instead.
+
+        ConfigError for a bad *delay* or *error*; nothing was changed then.
+
+        >>> await delivery.nack(delay=30, error="no connection")
+        True
+        >>> status = await queue.status(message_id)
+        >>> status.state, status.last_error
+        ('delayed', 'no connection')
         """
         seconds("delay", delay, 0, MAX_BLOCK)
         item = Settle(measured_one(self), delay, failed_try("error", error))
         return await self._settle("nack", item, timeout) is not Settled.DEAD
 
     async def reject(self, reason: Problem, *, timeout: float | None = None) -> None:
-        """Move the message to the dead letters, with *reason*: a text, or an exception as in `nack`."""
+        """Move the message to the dead letters, with *reason*: a text, or an exception as in `nack`.
+
+        ConfigError if it is neither.
+
+        >>> await delivery.reject("unknown format")
+        >>> [each.reason for each in await queue.dead()]
+        ['unknown format']
+        """
         item = Settle(measured_one(self), 0.0, failed_try("reason", reason))
         await self._settle("reject", item, timeout)
 
     async def extend(self, duration: float, *, timeout: float | None = None) -> None:
-        """Let the lease end *duration* seconds from now."""
+        """Let the lease end *duration* seconds from now.
+
+        LeaseLost if it has ended already; ConfigError for a bad *duration*.
+
+        >>> before = delivery.deadline
+        >>> await delivery.extend(120)
+        >>> delivery.deadline > before
+        True
+        """
         lease_time("duration", duration)
         sent = self._clock.monotonic()
         try:
@@ -114,6 +154,11 @@ class AsyncDelivery(LeasedDelivery):
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:
-        """A tracing span around the work on this delivery. It settles nothing."""
+        """A tracing span around the work on this delivery. It settles nothing. It raises nothing itself.
+
+        >>> with delivery.processing():
+        ...     print("mail to", delivery.payload["to"])
+        mail to ada
+        """
         with self._queue._telemetry.processing(self.received):
             yield

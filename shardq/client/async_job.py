@@ -21,6 +21,17 @@ class AsyncJob(Written, Generic[T]):
     """The id of a call that was written, which also knows its queue and the type of its result.
 
     It is a `str` like the id of any message, so it can be kept, compared and sent as that.
+
+    `is_new` is as of any `Written`.
+
+    >>> from shardq.tasks import Tasks
+    >>> tasks = Tasks("math", result_ttl=60)
+    >>> @tasks.task
+    ... def total(numbers: list[int]) -> int:
+    ...     return sum(numbers)
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue(tasks)
+    >>> job = await queue.write(total.call([1, 2]), shard_key="acme")
     """
 
     is_new: bool  # type: ignore[misc]  # of each: its class cannot know
@@ -30,7 +41,10 @@ class AsyncJob(Written, Generic[T]):
 
     @classmethod
     def of(cls, queue: AsyncQueue, message_id: str, returns: Annotation) -> Self:
-        """Return the job with this id; its result is of the type that *returns* says."""
+        """Return the job with this id; its result is of the type that *returns* says.
+
+        For the parts of shardq that write calls.
+        """
         job = cls(message_id)
         job.is_new = getattr(message_id, "is_new", False)
         job._queue, job._returns = queue, returns
@@ -45,6 +59,13 @@ class AsyncJob(Written, Generic[T]):
         """Wait for the result, as `AsyncQueue.result` does, and return it as what the task's annotation says.
 
         CodecError if it is not of that type: another release of the task returned it.
+
+        Errors as of `AsyncQueue.result`.
+
+        >>> delivery = await queue.read()
+        >>> await delivery.ack(result=3)
+        >>> await job.result(timeout=5)
+        3
         """
         client = self._queue.client
         kept = await client.run(result(self._queue.state, self, timeout))
@@ -54,11 +75,20 @@ class AsyncJob(Written, Generic[T]):
             raise CodecError(f"the result is not what the task is said to return: {error}") from None
 
     async def status(self, *, timeout: float | None = None) -> MessageStatus:
-        """Tell where the message is, as `AsyncQueue.status` does."""
+        """Tell where the message is, as `AsyncQueue.status` does. QueueMissing if there is no such queue.
+
+        >>> status = await job.status()
+        >>> status.state, status.task
+        ('waiting', '__main__.total')
+        """
         return await self._queue.status(self, timeout=timeout)
 
     async def cancel(
         self, *, by: str | None = None, note: str | None = None, timeout: float | None = None
     ) -> Cancelled:
-        """Remove the message if it waits, as `AsyncQueue.cancel` does."""
+        """Remove the message if it waits, as `AsyncQueue.cancel` does. MessageNotFound as it does.
+
+        >>> await job.cancel(note="not needed any more")
+        'removed'
+        """
         return await self._queue.cancel(self, by=by, note=note, timeout=timeout)

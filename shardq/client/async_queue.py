@@ -51,6 +51,14 @@ class AsyncQueue(AsyncQueueAdmin):
 
     Every call may raise BackendTimeout (nothing happened), OutcomeUnknown (no answer came, so it may have happened) or
     another BackendError. Each takes a *timeout* for the whole call, the client's by default.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=3, result_ttl=600)
+    >>> message_id = await queue.write({"to": "ada"}, shard_key="acme")
+    >>> delivery = await queue.read(block=5)
+    >>> delivery.payload
+    {'to': 'ada'}
+    >>> await delivery.ack()
     """
 
     def __init__(self, client: AsyncClient, state: QueueState) -> None:
@@ -120,6 +128,11 @@ class AsyncQueue(AsyncQueueAdmin):
 
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
+
+        >>> message_id = await queue.write({"to": "ada"}, shard_key="acme", dedup_key="order-7")
+        >>> again = await queue.write({"to": "ada"}, shard_key="acme", dedup_key="order-7")
+        >>> again == message_id, again.is_new
+        (True, False)
         """
         told = self._telemetry.begin_write() if watched() else None
         try:
@@ -147,7 +160,18 @@ class AsyncQueue(AsyncQueueAdmin):
         return AsyncJob.of(self, message_id, payload.returns) if isinstance(payload, Call) else message_id
 
     def job(self, task: Callee[T], message_id: str) -> AsyncJob[T]:
-        """Return the job that a call of *task* became: its id is *message_id*, and nothing is asked of Redis."""
+        """Return the job that a call of *task* became: its id is *message_id*, and nothing is asked of Redis.
+
+        ConfigError if the id is no text.
+
+        >>> from shardq.tasks import Tasks
+        >>> @Tasks("jobs").task
+        ... def total(numbers: list[int]) -> int:
+        ...     return sum(numbers)
+        >>> job = queue.job(total, "1732150000000-42-7")
+        >>> job.id
+        '1732150000000-42-7'
+        """
         return AsyncJob.of(self, text("message_id", message_id), returns_of(task))
 
     async def write_many(
@@ -158,6 +182,10 @@ class AsyncQueue(AsyncQueueAdmin):
         Each of *messages* is a `Message` or a pair (payload, shard key). All are checked before the first is sent. When
         a part of them failed, PartlyWritten has an id or an error for each. Those with a dedup key or unique key in
         common are as if they were written one after the other.
+
+        >>> ids = await queue.write_many([("now", "acme"), Message("in a minute", "umbrella", delay=60)])
+        >>> len(ids)
+        2
         """
         with self._telemetry.writing(len(batch := messages_of(messages))) as told:
             composed = compose_all(self.state, self._codecs, batch, told.context)
@@ -184,6 +212,15 @@ class AsyncQueue(AsyncQueueAdmin):
         `lost`, and a line in the log; the read goes on. A delivery that has its answer is not acked again, so after
         Empty or an error you may give the same delivery to the next read. An error means that the read has kept no
         message: what it was granted is given back.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> delivery = await queue.read(block=5)
+        >>> delivery.payload, delivery.count
+        ('hello', 1)
+        >>> await queue.read(ack=delivery)
+        Traceback (most recent call last):
+            ...
+        shardq.errors.Empty: queue 'jobs' had nothing to deliver for 0 s
         """
         found = await self._read(1, block, visibility_timeout, prefer_stream, timeout, ack, batch=False)
         if not found:
@@ -206,7 +243,12 @@ class AsyncQueue(AsyncQueueAdmin):
         """Return up to *count* messages (1 to 1,000), taken from the streams in turn.
 
         While there is none, the call waits up to *block* seconds for the first one. It returns [] when none came, where
-        `read` raises Empty. *visibility_timeout*, *prefer_stream* and *ack* are those of `read`.
+        `read` raises Empty. *visibility_timeout*, *prefer_stream* and *ack* are those of `read`. ConfigError for a bad
+        argument.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> sorted(each.payload for each in await queue.read_many(10, block=5))
+        ['a', 'b']
         """
         return await self._read(
             checked_count(count), block, visibility_timeout, prefer_stream, timeout, ack, batch=True
@@ -272,7 +314,13 @@ class AsyncQueue(AsyncQueueAdmin):
         """Settle many deliveries as done, in few round trips. Return those whose lease was lost, each once.
 
         *results*, as many, are kept as those of `AsyncDelivery.ack` are. A delivery that stands in the list twice
-        counts once, as it stands first; so it does for `nack_many` and `reject_many`.
+        counts once, as it stands first; so it does for `nack_many` and `reject_many`. ConfigError for deliveries of
+        another queue, or other numbers of results.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> deliveries = await queue.read_many(10)
+        >>> await queue.ack_many(deliveries, results=["done"] * len(deliveries))
+        []
         """
         received = received_of(self.name, deliveries)
         if results is not None:
@@ -294,7 +342,15 @@ class AsyncQueue(AsyncQueueAdmin):
 
         *delay* (seconds) and *error* are one value for all, or a list or tuple with one value for each. Unless they are
         *counted*, these deliveries were none, and do not bring a message closer to its `max_deliveries`; then each
-        needs an *error*, which says why. The call takes few round trips.
+        needs an *error*, which says why. The call takes few round trips. ConfigError for deliveries of another queue,
+        or a bad argument.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> await queue.nack_many(await queue.read_many(10), delay=30, error="no connection")
+        []
+        >>> stats = await queue.stats()
+        >>> stats.delayed
+        2
         """
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
@@ -308,7 +364,14 @@ class AsyncQueue(AsyncQueueAdmin):
     ) -> list[AsyncDelivery]:
         """Move many deliveries to the dead letters in few round trips. Return those whose lease was lost.
 
-        *reason* is one for all, or a list or tuple with one for each.
+        *reason* is one for all, or a list or tuple with one for each. ConfigError for deliveries of another queue, or a
+        bad argument.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> await queue.reject_many(await queue.read_many(10), "unknown format")
+        []
+        >>> sorted(each.payload for each in await queue.dead())
+        ['a', 'b']
         """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
@@ -350,6 +413,14 @@ class AsyncQueue(AsyncQueueAdmin):
 
         By a `Where` begin an action on all that wait, are delayed or in flight and that it selects; arguments as of
         `redrive`.
+
+        >>> message_id = await queue.write("hello", shard_key="acme")
+        >>> await queue.cancel(message_id)
+        'removed'
+        >>> action = await queue.cancel(Where(tenant="acme", older_than=3600), note="asked for by the customer")
+        >>> status = await action.wait()
+        >>> status.state, status.done
+        ('done', 0)
         """
         if isinstance(message_id, Where):
             return await self._begin("cancel", message_id, rate, limit, by, note, timeout)
@@ -365,6 +436,12 @@ class AsyncQueue(AsyncQueueAdmin):
         BackendTimeout if Redis gives no answer then. NoResult if it has no result and will have none; MessageDead if it
         became a dead letter. CodecError if this client cannot decode the result; ConfigError if the queue keeps no
         results, and QueueMissing if there is no such queue.
+
+        >>> message_id = await queue.write("6 * 7", shard_key="acme")
+        >>> delivery = await queue.read()
+        >>> await delivery.ack(result=42)
+        >>> await queue.result(message_id, timeout=5)
+        42
         """
         found = await self._client.run(result(self.state, message_id, timeout))
         return self._codecs.decode(found.tag, found.body)
@@ -375,6 +452,11 @@ class AsyncQueue(AsyncQueueAdmin):
         *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
         holds; `MessageStatus` says what is known in each state. A message that was settled is unknown, unless its
         result is kept. QueueMissing if there is no such queue, ConfigError if the id is none.
+
+        >>> message_id = await queue.write("hello", shard_key="acme", delay=60)
+        >>> status = await queue.status(message_id)
+        >>> status.state, status.shard_key, status.until > status.time
+        ('delayed', 'acme', True)
         """
         return await self._client.run(inspect.status.status(self.state, message_id, timeout))
 
@@ -407,6 +489,11 @@ class AsyncQueue(AsyncQueueAdmin):
         never read are not listed. Each call to Redis looks at about 100 messages, so a page is not of one instant, and
         a message that moves meanwhile may be missed or come twice. QueueMissing if there is no such queue; ConfigError
         for a bad argument.
+
+        >>> ids = await queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> page = await queue.peek(shard_key="acme", payloads=True)
+        >>> [(each.state, each.payload) for each in page.messages]
+        [('waiting', 'a')]
         """
         found = await self._client.run(
             inspect.peek.peek(

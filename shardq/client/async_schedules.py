@@ -19,6 +19,12 @@ class AsyncSchedules:
     """Schedules that are made while the program runs, by its users say: `queue.schedules` (docs/schedules.md).
 
     The queue stores up to `max_schedules` of them. Workers that run `Tasks` write their calls.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_schedules=100)
+    >>> schedule = await queue.schedules.add("digest", "hello", shard_key="acme", cron="0 8 * * *", tz="Europe/Paris")
+    >>> schedule.when
+    '0 8 * * * (Europe/Paris)'
     """
 
     def __init__(self, queue: AsyncQueue) -> None:
@@ -44,6 +50,10 @@ class AsyncSchedules:
         worker was there. Workers hear of the schedule within a minute, so its first slot may be late by that.
 
         ConfigError (bad argument, or a queue without `max_schedules`), CodecError and QueueFull: nothing was changed.
+
+        >>> schedule = await queue.schedules.add("sweep", "hello", shard_key="acme", every=3600)
+        >>> schedule.when
+        'every 3600 s'
         """
         queue = self._queue
         op = schedules.stored.add(
@@ -55,11 +65,21 @@ class AsyncSchedules:
         """Let the slots of a schedule be left out from now on. ScheduleNotFound.
 
         Calls that are written already, up to 75 s before their slots, still come.
+
+        >>> await queue.schedules.pause("digest")
+        >>> [each.paused for each in await queue.schedules.list()]
+        [True]
         """
         await self._queue.client.run(schedules.stored.pause(self._queue.state, name, True, timeout))
 
     async def resume(self, name: str, *, timeout: float | None = None) -> None:
-        """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound."""
+        """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound.
+
+        >>> await queue.schedules.pause("digest")
+        >>> await queue.schedules.resume("digest")
+        >>> [each.paused for each in await queue.schedules.list()]
+        [False]
+        """
         await self._queue.client.run(schedules.stored.pause(self._queue.state, name, False, timeout))
 
     async def run(
@@ -69,13 +89,27 @@ class AsyncSchedules:
 
         *by* and *note* say in the journal who asked for it (by default nobody, as of all writes) and why.
         ScheduleNotFound if there is none of this name.
+
+        >>> message_id = await queue.schedules.run("digest", by="ada")
+        >>> await queue.len()
+        1
         """
         return await self._queue.client.run(schedules.stored.run(self._queue.state, name, timeout, Who(by, note)))
 
     async def remove(self, name: str, *, timeout: float | None = None) -> bool:
-        """Remove a schedule. Return whether there was one. Calls that are written already still come."""
+        """Remove a schedule. Return whether there was one. Calls that are written already still come.
+
+        It raises only what every call may raise.
+
+        >>> await queue.schedules.remove("digest"), await queue.schedules.remove("digest")
+        (True, False)
+        """
         return await self._queue.client.run(schedules.stored.remove(self._queue.state, name, timeout))
 
     async def list(self, *, timeout: float | None = None) -> All:
-        """Return all stored schedules, by their names."""
+        """Return all stored schedules, by their names. It raises only what every call may raise.
+
+        >>> [(each.name, each.shard_key) for each in await queue.schedules.list()]
+        [('digest', 'acme')]
+        """
         return await self._queue.client.run(schedules.stored.listed(self._queue.state, timeout))

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 class AsyncWriter(BaseWriter):
-    """Writes many messages with a window of them under way. Make one with `AsyncClient.writer`, which explains it."""
+    """Writes many messages with a window of them under way. Make one with `AsyncClient.writer`, which explains it.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", create=True)
+    >>> writer = client.writer(max_in_flight=1_000)
+    """
 
     def __init__(
         self,
@@ -67,6 +72,11 @@ class AsyncWriter(BaseWriter):
 
         ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
         accepted.
+
+        >>> async with writer:
+        ...     future = await writer.write(queue, {"to": "ada"}, shard_key="acme")
+        >>> future.result().is_new
+        True
         """
         options = (delay, deadline, dedup_key, headers, unique_key)
         order = self._order(queue, payload, shard_key, options, on_conflict, timeout)
@@ -80,12 +90,22 @@ class AsyncWriter(BaseWriter):
         """Wait until the outcome of each message that was accepted so far is known.
 
         PartlyWritten if some were not written for certain and nobody has asked their futures.
+
+        >>> futures = [await writer.write("jobs", number, shard_key="acme") for number in range(3)]
+        >>> await writer.flush()
+        >>> all(each.done() for each in futures)
+        True
         """
         await self._flush()
         self._report()
 
     async def aclose(self) -> None:
-        """Accept no more messages, and `flush`. Idempotent; the end of a `with` block does it, too."""
+        """Accept no more messages, and `flush`. Idempotent; the end of a `with` block does it, too.
+
+        PartlyWritten as of `flush`.
+
+        >>> await writer.aclose()
+        """
         await self._close(None)
 
     async def _close(self, error: BaseException | None) -> None:

@@ -44,6 +44,10 @@ T = TypeVar("T")
 log = logging.getLogger("shardq")
 _INSIDE = frozenset(
     {
+        "leases",
+        "timer",
+        "new_state",
+        "router_state",
         "store",
         "post",
         "share",
@@ -105,17 +109,17 @@ class BaseClient:
         check_known(type(self).__name__, settings, ClientSettings.__annotations__)
         self.clock: Clock = _clock_of(settings.get("clock"))
         codecs = of_type("codecs", settings.get("codecs", ()), (list, tuple), "a list of codecs")
-        self.codecs = Codecs(settings.get("codec"), *codecs)
-        self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
-        self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
-        self.durability = Durability.parse(settings.get("durability", "none"))
-        self.max_connections = whole(
+        self.codecs: Codecs = Codecs(settings.get("codec"), *codecs)
+        self.timeout: float = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
+        self.wait_slice: float = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
+        self.durability: Durability = Durability.parse(settings.get("durability", "none"))
+        self.max_connections: int = whole(
             "max_connections", settings.get("max_connections", target.max_connections), 1, 2**31
         )
-        self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
+        self.max_payload: int = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
         self._name = _checked_name(settings.get("name"))
         spans = settings.get("spans")
-        self.spans = of_environment() if spans is None else of_type("spans", spans, Spans, "a shardq.Spans")
+        self.spans: Spans = of_environment() if spans is None else of_type("spans", spans, Spans, "a shardq.Spans")
         self._settings = settings
         self._telemetries: weakref.WeakKeyDictionary[QueueState, Telemetry] = weakref.WeakKeyDictionary()
         self._states: Kept[QueueState] = Kept(lambda state: state.opened or state.creates)
@@ -156,6 +160,10 @@ class BaseClient:
         has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up
         to 5 s. If a firewall forgets connections, put `?health_check_interval=30` into the URL: one that was idle for
         30 s is then replaced before it is used again.
+
+        >>> other = Client.from_url("redis://localhost:6379", timeout=5, name="web-1")
+        >>> other.name
+        'web-1'
         """
         return cls(Target.parse(url), **settings)
 
@@ -164,6 +172,11 @@ class BaseClient:
         """Return a client of this class for the server of *other*, with its settings, or another *timeout*.
 
         The two share no connections. Use it, for example, in a thread beside an event loop. Close it before *other*.
+        ConfigError for a bad *timeout*.
+
+        >>> other = Client.beside(client, timeout=2)
+        >>> other.timeout
+        2.0
         """
         settings = other._settings.copy()
         settings["clock"] = other.clock

@@ -43,6 +43,13 @@ class Client(SyncBaseClient):
     """A connection to one Redis (or Valkey, cluster, or set of sentinels). One per process is enough.
 
     Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
+
+    `codecs`, `durability`, `max_connections` (of each server), `max_payload` (bytes), `spans`, `timeout` (seconds) and
+    `wait_slice` (seconds) are the settings that `from_url` explains, and `clock` is what it takes the time from.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=3)
+    >>> message_id = queue.write({"to": "ada"}, shard_key="acme")
     """
 
     def __enter__(self) -> Self:
@@ -67,7 +74,15 @@ class Client(SyncBaseClient):
         "warn" logs the differences, "raise" is a ConfigError, and "apply" changes the queue's settings, once.
 
         Without settings the queue is not created: reads wait for it, and other calls raise QueueMissing. *create* says
-        otherwise: true creates a queue with the defaults (see `QueueConfig`).
+        otherwise: true creates a queue with the defaults (see `QueueConfig`). ConfigError for a bad name or setting.
+
+        >>> mails = client.queue("mails", max_len=10_000, visibility_timeout=60)
+        >>> mails.len()
+        0
+        >>> client.queue("mials").len()
+        Traceback (most recent call last):
+            ...
+        shardq.errors.QueueMissing: ...
         """
         queue, declared, creates = declaration_of(name, settings, create)
         state = self.state_of(queue, declared, create=creates, mismatch=on_mismatch)
@@ -83,11 +98,23 @@ class Client(SyncBaseClient):
         return queue
 
     def queues(self, *, timeout: float | None = None) -> list[str]:
-        """Return the names of all queues, sorted, from the list that clients with settings keep."""
+        """Return the names of all queues, sorted, from the list that clients with settings keep.
+
+        It raises only what every call may raise.
+
+        >>> client.queues()
+        ['jobs']
+        """
         return self.run(registry.queue_names(self._until(timeout), self.clock))
 
     def workers(self, *, timeout: float | None = None) -> list[WorkerStatus]:
-        """Return the workers of all queues, a row for each queue and worker: those that work first."""
+        """Return the workers of all queues, a row for each queue and worker: those that work first.
+
+        It raises only what every call may raise.
+
+        >>> [(each.queue, each.host, each.busy) for each in client.workers()]
+        []
+        """
         until = self._until(timeout)
         found: list[WorkerStatus] = []
         for name in self.queues(timeout=timeout):
@@ -102,13 +129,24 @@ class Client(SyncBaseClient):
         """Let messages that are published to a topic which *pattern* matches go to *queue*.
 
         Return False if that binding was there already. PatternError for a bad pattern.
+
+        >>> client.bind("orders.*.created", queue)
+        True
+        >>> client.bind("orders.*.created", "jobs")
+        False
         """
         return self.run(topics.bindings.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
 
     def unbind(
         self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None
     ) -> bool:
-        """Remove a binding. Return False if there was none."""
+        """Remove a binding. Return False if there was none. PatternError for a bad pattern.
+
+        >>> client.bind("orders.#", queue)
+        True
+        >>> client.unbind("orders.#", queue)
+        True
+        """
         return self.run(topics.bindings.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
 
     def bind_many(
@@ -118,6 +156,9 @@ class Client(SyncBaseClient):
 
         All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
         first on, were dealt with.
+
+        >>> client.bind_many([("orders.#", queue), ("users.*", "mails")])
+        []
         """
         return self.run(topics.bindings.change_many(self.router_state(router), "+", bindings, queue_name, timeout))
 
@@ -128,6 +169,9 @@ class Client(SyncBaseClient):
 
         All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
         first on, were dealt with.
+
+        >>> client.unbind_many([("orders.#", queue)])
+        [Binding(pattern='orders.#', queue='jobs')]
         """
         return self.run(topics.bindings.change_many(self.router_state(router), "-", bindings, queue_name, timeout))
 
@@ -135,13 +179,24 @@ class Client(SyncBaseClient):
         """Remove the bindings to queues that are gone (see `bindings`). Return those that were removed.
 
         A queue that is made meanwhile stays bound. PartlyDone when the call failed halfway; make it again.
+
+        >>> client.bind_many([("orders.#", queue), ("orders.#", "closed")])
+        []
+        >>> client.unbind_gone()
+        [Binding(pattern='orders.#', queue='closed')]
         """
         return self.run(topics.gone.unbind_gone(self.router_state(router), timeout))
 
     def bindings(self, *, router: str = "default", timeout: float | None = None) -> list[BoundQueue]:
         """Return the bindings of a router, sorted, each with whether its queue is `gone`.
 
-        A queue is gone if it was deleted, expired (`ttl`), or was never declared. Published messages pass over it.
+        A queue is gone if it was deleted, expired (`ttl`), or was never declared. Published messages pass over it. It
+        raises only what every call may raise.
+
+        >>> client.bind("orders.#", "closed")
+        True
+        >>> [(each.pattern, each.queue, each.gone) for each in client.bindings()]
+        [('orders.#', 'closed', True)]
         """
         return self.run(topics.gone.bound_queues(self.router_state(router), timeout))
 
@@ -149,6 +204,13 @@ class Client(SyncBaseClient):
         """Return the bindings of router *name* as they are now. The copy follows changes while this client publishes.
 
         To change what all clients know, call the client's `bind`; the copy's own `bind` changes only the copy.
+        ConfigError for a bad name.
+
+        >>> client.bind("orders.*.created", queue)
+        True
+        >>> router = client.router()
+        >>> router.match("orders.eu.created")
+        frozenset({'jobs'})
         """
         state = self.router_state(name)
         return self.run(topics.bindings.current(state, state.until(timeout), max_age=0))
@@ -176,6 +238,12 @@ class Client(SyncBaseClient):
         gone, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes failed,
         PartlyPublished has an id or an error for each queue that is not gone; repeating the call under its *dedup_key*
         doubles nothing. Bindings that others make are seen within a second.
+
+        >>> client.bind("orders.*.created", queue)
+        True
+        >>> ids = client.publish("orders.eu.created", {"order": 7}, shard_key="acme")
+        >>> [*ids]
+        ['jobs']
         """
         bindings = self.router_state(router)
         names = self.run(topics.publish.match_queues(bindings, topic, unmatched, timeout))
@@ -197,7 +265,13 @@ class Client(SyncBaseClient):
         other callers, too. How many are under way follows from how long Redis takes (`shardq.flow.Vegas`); they are
         *max_in_flight* (at least 16) and *max_bytes* at most. While there is no room, `write` waits. The block ends
         when the outcome of each message is known, and raises PartlyWritten if some were not written for certain and
-        nobody has asked their futures. An error in the block comes first; then such failures are logged.
+        nobody has asked their futures. An error in the block comes first; then such failures are logged. ConfigError
+        for a bad number.
+
+        >>> with client.writer() as writer:
+        ...     futures = [writer.write(queue, number, shard_key="acme") for number in range(3)]
+        >>> futures[0].result().is_new
+        True
         """
         return Writer(self, max_in_flight=max_in_flight, max_bytes=max_bytes)
 

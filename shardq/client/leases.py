@@ -194,8 +194,12 @@ class LeasedDelivery(DeliveryView):
     took: float | None
     """How long the work took, in seconds; None until it was measured."""
     besides: float
-    """For how long it went on besides: what was told when its lease was extended; below 0, what others have of it."""
+    """For the parts of shardq: for how long it went on besides, in seconds, as extensions of the lease told.
+
+    It is below 0 if others have a part of it.
+    """
     work: Work
+    """For the parts of shardq: what measures the time of the work."""
 
     def __init__(self, received: Received, queue: Any, work: Work) -> None:
         self.received = received  # not by the base class: this is done for each delivery
@@ -241,6 +245,10 @@ class LeasedDelivery(DeliveryView):
         It is called at the deadline; after the machine was suspended, within a second. With `AsyncClient` it is a plain
         function, which the event loop calls. With `Client` a thread calls all callbacks of the client, one after the
         other. An error of a callback is logged.
+
+        ConfigError if it cannot be called.
+
+        >>> delivery.on_lost(lambda lost: print("stop", lost.message_id))
         """
         self._lease.when_lost(partial(_call, function("callback", callback), self))
 

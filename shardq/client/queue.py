@@ -50,6 +50,14 @@ class Queue(QueueAdmin):
 
     Every call may raise BackendTimeout (nothing happened), OutcomeUnknown (no answer came, so it may have happened) or
     another BackendError. Each takes a *timeout* for the whole call, the client's by default.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=3, result_ttl=600)
+    >>> message_id = queue.write({"to": "ada"}, shard_key="acme")
+    >>> delivery = queue.read(block=5)
+    >>> delivery.payload
+    {'to': 'ada'}
+    >>> delivery.ack()
     """
 
     def __init__(self, client: Client, state: QueueState) -> None:
@@ -117,6 +125,11 @@ class Queue(QueueAdmin):
 
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
+
+        >>> message_id = queue.write({"to": "ada"}, shard_key="acme", dedup_key="order-7")
+        >>> again = queue.write({"to": "ada"}, shard_key="acme", dedup_key="order-7")
+        >>> again == message_id, again.is_new
+        (True, False)
         """
         told = self._telemetry.begin_write() if watched() else None
         try:
@@ -144,7 +157,18 @@ class Queue(QueueAdmin):
         return Job.of(self, message_id, payload.returns) if isinstance(payload, Call) else message_id
 
     def job(self, task: Callee[T], message_id: str) -> Job[T]:
-        """Return the job that a call of *task* became: its id is *message_id*, and nothing is asked of Redis."""
+        """Return the job that a call of *task* became: its id is *message_id*, and nothing is asked of Redis.
+
+        ConfigError if the id is no text.
+
+        >>> from shardq.tasks import Tasks
+        >>> @Tasks("jobs").task
+        ... def total(numbers: list[int]) -> int:
+        ...     return sum(numbers)
+        >>> job = queue.job(total, "1732150000000-42-7")
+        >>> job.id
+        '1732150000000-42-7'
+        """
         return Job.of(self, text("message_id", message_id), returns_of(task))
 
     def write_many(
@@ -155,6 +179,10 @@ class Queue(QueueAdmin):
         Each of *messages* is a `Message` or a pair (payload, shard key). All are checked before the first is sent. When
         a part of them failed, PartlyWritten has an id or an error for each. Those with a dedup key or unique key in
         common are as if they were written one after the other.
+
+        >>> ids = queue.write_many([("now", "acme"), Message("in a minute", "umbrella", delay=60)])
+        >>> len(ids)
+        2
         """
         with self._telemetry.writing(len(batch := messages_of(messages))) as told:
             composed = compose_all(self.state, self._codecs, batch, told.context)
@@ -181,6 +209,15 @@ class Queue(QueueAdmin):
         `lost`, and a line in the log; the read goes on. A delivery that has its answer is not acked again, so after
         Empty or an error you may give the same delivery to the next read. An error means that the read has kept no
         message: what it was granted is given back.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> delivery = queue.read(block=5)
+        >>> delivery.payload, delivery.count
+        ('hello', 1)
+        >>> queue.read(ack=delivery)
+        Traceback (most recent call last):
+            ...
+        shardq.errors.Empty: queue 'jobs' had nothing to deliver for 0 s
         """
         found = self._read(1, block, visibility_timeout, prefer_stream, timeout, ack, batch=False)
         if not found:
@@ -203,7 +240,12 @@ class Queue(QueueAdmin):
         """Return up to *count* messages (1 to 1,000), taken from the streams in turn.
 
         While there is none, the call waits up to *block* seconds for the first one. It returns [] when none came, where
-        `read` raises Empty. *visibility_timeout*, *prefer_stream* and *ack* are those of `read`.
+        `read` raises Empty. *visibility_timeout*, *prefer_stream* and *ack* are those of `read`. ConfigError for a bad
+        argument.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> sorted(each.payload for each in queue.read_many(10, block=5))
+        ['a', 'b']
         """
         return self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, ack, batch=True)
 
@@ -262,7 +304,13 @@ class Queue(QueueAdmin):
         """Settle many deliveries as done, in few round trips. Return those whose lease was lost, each once.
 
         *results*, as many, are kept as those of `Delivery.ack` are. A delivery that stands in the list twice
-        counts once, as it stands first; so it does for `nack_many` and `reject_many`.
+        counts once, as it stands first; so it does for `nack_many` and `reject_many`. ConfigError for deliveries of
+        another queue, or other numbers of results.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> deliveries = queue.read_many(10)
+        >>> queue.ack_many(deliveries, results=["done"] * len(deliveries))
+        []
         """
         received = received_of(self.name, deliveries)
         if results is not None:
@@ -284,7 +332,15 @@ class Queue(QueueAdmin):
 
         *delay* (seconds) and *error* are one value for all, or a list or tuple with one value for each. Unless they are
         *counted*, these deliveries were none, and do not bring a message closer to its `max_deliveries`; then each
-        needs an *error*, which says why. The call takes few round trips.
+        needs an *error*, which says why. The call takes few round trips. ConfigError for deliveries of another queue,
+        or a bad argument.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> queue.nack_many(queue.read_many(10), delay=30, error="no connection")
+        []
+        >>> stats = queue.stats()
+        >>> stats.delayed
+        2
         """
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
@@ -298,7 +354,14 @@ class Queue(QueueAdmin):
     ) -> list[Delivery]:
         """Move many deliveries to the dead letters in few round trips. Return those whose lease was lost.
 
-        *reason* is one for all, or a list or tuple with one for each.
+        *reason* is one for all, or a list or tuple with one for each. ConfigError for deliveries of another queue, or a
+        bad argument.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> queue.reject_many(queue.read_many(10), "unknown format")
+        []
+        >>> sorted(each.payload for each in queue.dead())
+        ['a', 'b']
         """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
@@ -340,6 +403,14 @@ class Queue(QueueAdmin):
 
         By a `Where` begin an action on all that wait, are delayed or in flight and that it selects; arguments as of
         `redrive`.
+
+        >>> message_id = queue.write("hello", shard_key="acme")
+        >>> queue.cancel(message_id)
+        'removed'
+        >>> action = queue.cancel(Where(tenant="acme", older_than=3600), note="asked for by the customer")
+        >>> status = action.wait()
+        >>> status.state, status.done
+        ('done', 0)
         """
         if isinstance(message_id, Where):
             return self._begin("cancel", message_id, rate, limit, by, note, timeout)
@@ -355,6 +426,12 @@ class Queue(QueueAdmin):
         BackendTimeout if Redis gives no answer then. NoResult if it has no result and will have none; MessageDead if it
         became a dead letter. CodecError if this client cannot decode the result; ConfigError if the queue keeps no
         results, and QueueMissing if there is no such queue.
+
+        >>> message_id = queue.write("6 * 7", shard_key="acme")
+        >>> delivery = queue.read()
+        >>> delivery.ack(result=42)
+        >>> queue.result(message_id, timeout=5)
+        42
         """
         found = self._client.run(result(self.state, message_id, timeout))
         return self._codecs.decode(found.tag, found.body)
@@ -365,6 +442,11 @@ class Queue(QueueAdmin):
         *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
         holds; `MessageStatus` says what is known in each state. A message that was settled is unknown, unless its
         result is kept. QueueMissing if there is no such queue, ConfigError if the id is none.
+
+        >>> message_id = queue.write("hello", shard_key="acme", delay=60)
+        >>> status = queue.status(message_id)
+        >>> status.state, status.shard_key, status.until > status.time
+        ('delayed', 'acme', True)
         """
         return self._client.run(inspect.status.status(self.state, message_id, timeout))
 
@@ -397,6 +479,11 @@ class Queue(QueueAdmin):
         never read are not listed. Each call to Redis looks at about 100 messages, so a page is not of one instant, and
         a message that moves meanwhile may be missed or come twice. QueueMissing if there is no such queue; ConfigError
         for a bad argument.
+
+        >>> ids = queue.write_many([("a", "acme"), ("b", "umbrella")])
+        >>> page = queue.peek(shard_key="acme", payloads=True)
+        >>> [(each.state, each.payload) for each in page.messages]
+        [('waiting', 'a')]
         """
         found = self._client.run(
             inspect.peek.peek(

@@ -20,6 +20,12 @@ class Schedules:
     """Schedules that are made while the program runs, by its users say: `queue.schedules` (docs/schedules.md).
 
     The queue stores up to `max_schedules` of them. Workers that run `Tasks` write their calls.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_schedules=100)
+    >>> schedule = queue.schedules.add("digest", "hello", shard_key="acme", cron="0 8 * * *", tz="Europe/Paris")
+    >>> schedule.when
+    '0 8 * * * (Europe/Paris)'
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -45,6 +51,10 @@ class Schedules:
         worker was there. Workers hear of the schedule within a minute, so its first slot may be late by that.
 
         ConfigError (bad argument, or a queue without `max_schedules`), CodecError and QueueFull: nothing was changed.
+
+        >>> schedule = queue.schedules.add("sweep", "hello", shard_key="acme", every=3600)
+        >>> schedule.when
+        'every 3600 s'
         """
         queue = self._queue
         op = schedules.stored.add(
@@ -56,11 +66,21 @@ class Schedules:
         """Let the slots of a schedule be left out from now on. ScheduleNotFound.
 
         Calls that are written already, up to 75 s before their slots, still come.
+
+        >>> queue.schedules.pause("digest")
+        >>> [each.paused for each in queue.schedules.list()]
+        [True]
         """
         self._queue.client.run(schedules.stored.pause(self._queue.state, name, True, timeout))
 
     def resume(self, name: str, *, timeout: float | None = None) -> None:
-        """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound."""
+        """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound.
+
+        >>> queue.schedules.pause("digest")
+        >>> queue.schedules.resume("digest")
+        >>> [each.paused for each in queue.schedules.list()]
+        [False]
+        """
         self._queue.client.run(schedules.stored.pause(self._queue.state, name, False, timeout))
 
     def run(
@@ -70,13 +90,27 @@ class Schedules:
 
         *by* and *note* say in the journal who asked for it (by default nobody, as of all writes) and why.
         ScheduleNotFound if there is none of this name.
+
+        >>> message_id = queue.schedules.run("digest", by="ada")
+        >>> queue.len()
+        1
         """
         return self._queue.client.run(schedules.stored.run(self._queue.state, name, timeout, Who(by, note)))
 
     def remove(self, name: str, *, timeout: float | None = None) -> bool:
-        """Remove a schedule. Return whether there was one. Calls that are written already still come."""
+        """Remove a schedule. Return whether there was one. Calls that are written already still come.
+
+        It raises only what every call may raise.
+
+        >>> queue.schedules.remove("digest"), queue.schedules.remove("digest")
+        (True, False)
+        """
         return self._queue.client.run(schedules.stored.remove(self._queue.state, name, timeout))
 
     def list(self, *, timeout: float | None = None) -> All:
-        """Return all stored schedules, by their names."""
+        """Return all stored schedules, by their names. It raises only what every call may raise.
+
+        >>> [(each.name, each.shard_key) for each in queue.schedules.list()]
+        [('digest', 'acme')]
+        """
         return self._queue.client.run(schedules.stored.listed(self._queue.state, timeout))

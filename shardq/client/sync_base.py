@@ -54,7 +54,12 @@ class SyncBaseClient(BaseClient):
         _clients.add(self)
 
     def close(self) -> None:
-        """Close every connection, and stop the embedded server if this client started one. Idempotent."""
+        """Close every connection, and stop the embedded server if this client started one. Idempotent.
+
+        It raises nothing.
+
+        >>> client.close()
+        """
         self._closed, self._is_ready = True, False
         for stands in [*self._stands]:
             stands.end()  # while there are connections to give back what comes

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 class Writer(BaseWriter):
-    """Writes many messages with a window of them under way. Make one with `Client.writer`, which explains it."""
+    """Writes many messages with a window of them under way. Make one with `Client.writer`, which explains it.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", create=True)
+    >>> writer = client.writer(max_in_flight=1_000)
+    """
 
     def __init__(
         self,
@@ -68,6 +73,11 @@ class Writer(BaseWriter):
 
         ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
         accepted.
+
+        >>> with writer:
+        ...     future = writer.write(queue, {"to": "ada"}, shard_key="acme")
+        >>> future.result().is_new
+        True
         """
         options = (delay, deadline, dedup_key, headers, unique_key)
         order = self._order(queue, payload, shard_key, options, on_conflict, timeout)
@@ -81,12 +91,22 @@ class Writer(BaseWriter):
         """Wait until the outcome of each message that was accepted so far is known.
 
         PartlyWritten if some were not written for certain and nobody has asked their futures.
+
+        >>> futures = [writer.write("jobs", number, shard_key="acme") for number in range(3)]
+        >>> writer.flush()
+        >>> all(each.done() for each in futures)
+        True
         """
         self._flush()
         self._report()
 
     def close(self) -> None:
-        """Accept no more messages, and `flush`. Idempotent; the end of a `with` block does it, too."""
+        """Accept no more messages, and `flush`. Idempotent; the end of a `with` block does it, too.
+
+        PartlyWritten as of `flush`.
+
+        >>> writer.close()
+        """
         self._close(None)
 
     def _close(self, error: BaseException | None) -> None:

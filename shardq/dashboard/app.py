@@ -67,6 +67,10 @@ def app(
     payloads and results. *host_names* are the names under which browsers reach it, besides this machine's own; "*" is
     any name. *declared* is a file as `shardq apply` takes it: the page says how queues differ from it. ConfigError for
     what is of another type, or does not go together.
+
+    >>> from shardq import AsyncClient
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> page = app(client, host_names=["ops.example"])
     """
     client = arguments.of_type("client", client, AsyncClient, "an AsyncClient")
     auth = None if auth is None else arguments.function("auth", auth)

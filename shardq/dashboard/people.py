@@ -25,7 +25,11 @@ log = logging.getLogger("shardq.dashboard")
 
 
 class Role(IntEnum):
-    """What a person may do: each role may do what those before it may."""
+    """What a person may do: each role may do what those before it may.
+
+    >>> Role.VIEW < Role.ACT < Role.ADMIN
+    True
+    """
 
     VIEW = 1
     """Look."""
@@ -41,7 +45,11 @@ ROLES: Final = tuple(each.name.lower() for each in Role)
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who looks at the page. The *name* stands in the journal."""
+    """Somebody who looks at the page. The `name` stands in the journal, and the `role` says what they may do.
+
+    >>> Person("ada", Role.ACT).role < Role.ADMIN
+    True
+    """
 
     name: str
     role: Role

@@ -33,6 +33,12 @@ def options(
 
     *shard_key* is the name of the argument that says whose a call is. *retries* is how often the task is tried once
     more after an error, and *backoff* how many seconds later. ConfigError for a bad one.
+
+    >>> @options(shard_key="tenant", retries=3)
+    ... def send(tenant, to):
+    ...     return f"mail to {to}"
+    >>> send("acme", "ada")
+    'mail to ada'
     """
     declared = Declared(None if shard_key is None else text("shard_key", shard_key), retries, backoff)
     Retries(retries=retries, backoff=backoff).check("a task")

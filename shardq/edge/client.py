@@ -28,9 +28,9 @@ LEAVE_SECONDS: Final = 1.0
 
 
 class EdgeStatus(NamedTuple):
-    """What the spool holds, what this process's delivery is doing, and which process delivers (None: none).
+    """What the `spool` holds, what this process's `delivery` does, and by which process it is `delivered_by` (or None).
 
-    `held` says why the gateway does not take some messages for now.
+    `held` says why the gateway does not take some messages for now. `Edge.status` returns one.
     """
 
     spool: SpoolCounts
@@ -52,12 +52,12 @@ class Producer:
         **settings: Any,
     ) -> None:
         check_known(type(self).__name__, settings, (*EdgeSettings.__annotations__, "codec", "clock"))
-        self.settings = EdgeSettings(gateway=gateway, spool=spool, **settings)
+        self.settings: EdgeSettings = EdgeSettings(gateway=gateway, spool=spool, **settings)
         if clock is not None:
             check_clock(clock)
         self._clock, self._codecs, self._pid = clock or SystemClock(), Codecs(codec), os.getpid()
         self._ids = Ids(self._clock)
-        self.spool = Spool(
+        self.spool: Spool = Spool(
             spool, max_bytes=self.settings.max_bytes, max_refused_bytes=self.settings.max_refused_bytes,
             drops_oldest=self.settings.on_full == "drop_oldest", on_disk=self.settings.durability == "disk",
             clock=self._clock,
@@ -123,7 +123,13 @@ class Edge(Producer):
 
     *gateway* is "host:port" or "unix:PATH", and *spool* the file in which messages wait. The other settings are those
     of `EdgeSettings`. Several processes may use one spool: one of them delivers for all, and another takes over when it
-    ends. ConfigError for bad settings, SpoolDamaged if the file is none.
+    ends. `settings` and `spool` are what it was made with. ConfigError for bad settings, SpoolDamaged if the file is
+    none.
+
+    >>> edge = Edge("localhost:7443", spool="edge.spool")
+    >>> message_id = edge.send({"to": "ada"}, shard_key="acme", queue="mails")
+    >>> edge.status().spool.waiting
+    1
     """
 
     def _start(self) -> None:
@@ -150,7 +156,14 @@ class Edge(Producer):
         return self.send_many([EdgeMessage(payload, shard_key, queue, topic, headers, delay)])[0]
 
     def send_many(self, messages: Iterable[EdgeMessage]) -> list[Sent]:
-        """Put many messages into the spool at once, all or none. Return their ids."""
+        """Put many messages into the spool at once, all or none. Return their ids.
+
+        Errors as of `send`; ConfigError says which message is bad.
+
+        >>> ids = edge.send_many([EdgeMessage({"to": to}, "acme", queue="mails") for to in ("bob", "eve")])
+        >>> len(ids)
+        2
+        """
         composed = self._composed(messages)
         if not composed:
             return []
@@ -165,6 +178,11 @@ class Edge(Producer):
         """Wait until the spool is empty: everything that anybody put is stored, or was refused. BackendTimeout.
 
         MessageRefused if some were refused, found damaged or dropped, since this producer was made or flushed last.
+
+        >>> edge.flush(timeout=0)
+        Traceback (most recent call last):
+            ...
+        shardq.errors.BackendTimeout: after 0 s 1 messages still wait in the spool; they stay there: ...
         """
         until = self._clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
         while (status := self.status()).spool.waiting > 0:
@@ -174,21 +192,41 @@ class Edge(Producer):
         self._check_refused()
 
     def refused(self) -> list[Refused]:
-        """Return the messages of the spool that were refused, found damaged or dropped, as far as they are kept."""
+        """Return the messages of the spool that were refused, found damaged or dropped, as far as they are kept.
+
+        SpoolDamaged if the file cannot be read.
+
+        >>> [(each.reason, each.text) for each in edge.refused()]
+        []
+        """
         return self._refused()
 
     def resend(self, ids: Iterable[str] | None = None, reason: str | None = None) -> int:
-        """Let refused messages wait in the spool again: those with *ids*, of a *reason*, or all. Return how many."""
+        """Let refused messages wait in the spool again: those with *ids*, of a *reason*, or all. Return how many.
+
+        ConfigError for a bad id.
+
+        >>> edge.resend(reason="too large")
+        0
+        """
         found = self._resend(ids, reason)
         self._wake()
         return found
 
     def status(self) -> EdgeStatus:
-        """Return what the spool holds and what the delivery is doing."""
+        """Return what the spool holds and what the delivery is doing. SpoolDamaged if the file cannot be read.
+
+        >>> status = edge.status()
+        >>> status.spool.waiting, status.spool.acked, status.held
+        (1, 0, [])
+        """
         return self._status()
 
     def close(self) -> None:
-        """End the delivery. Messages that were not acked stay in the spool. Idempotent."""
+        """End the delivery. Messages that were not acked stay in the spool. Idempotent. It raises nothing.
+
+        >>> edge.close()
+        """
         if not self._closes():
             return
         with contextlib.suppress(RuntimeError):
@@ -221,7 +259,16 @@ class Edge(Producer):
 
 
 class AsyncEdge(Producer):
-    """A producer for asyncio: the twin of `Edge`. Use it as an async context manager; it delivers on the same loop."""
+    """A producer for asyncio: the twin of `Edge`. Use it as an async context manager; it delivers on the same loop.
+
+    `settings` and `spool` are what it was made with.
+
+    >>> edge = AsyncEdge("localhost:7443", spool="edge.spool")
+    >>> message_id = await edge.send({"to": "ada"}, shard_key="acme", queue="mails")
+    >>> status = await edge.status()
+    >>> status.spool.waiting
+    1
+    """
 
     async def send(
         self,
@@ -242,7 +289,14 @@ class AsyncEdge(Producer):
         return (await self.send_many([EdgeMessage(payload, shard_key, queue, topic, headers, delay)]))[0]
 
     async def send_many(self, messages: Iterable[EdgeMessage]) -> list[AsyncSent]:
-        """Put many messages into the spool at once, all or none. Return their ids."""
+        """Put many messages into the spool at once, all or none. Return their ids.
+
+        Errors as of `send`; ConfigError says which message is bad.
+
+        >>> ids = await edge.send_many([EdgeMessage({"to": to}, "acme", queue="mails") for to in ("bob", "eve")])
+        >>> len(ids)
+        2
+        """
         composed = self._composed(messages)
         if not composed:
             return []
@@ -257,6 +311,11 @@ class AsyncEdge(Producer):
         """Wait until the spool is empty: everything that anybody put is stored, or was refused. BackendTimeout.
 
         MessageRefused if some were refused, found damaged or dropped, since this producer was made or flushed last.
+
+        >>> await edge.flush(timeout=0)
+        Traceback (most recent call last):
+            ...
+        shardq.errors.BackendTimeout: after 0 s 1 messages still wait in the spool; they stay there: ...
         """
         until = self._clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
         while (status := await self.status()).spool.waiting > 0:
@@ -266,21 +325,41 @@ class AsyncEdge(Producer):
         await asyncio.to_thread(self._check_refused)
 
     async def refused(self) -> list[Refused]:
-        """Return the messages of the spool that were refused, found damaged or dropped, as far as they are kept."""
+        """Return the messages of the spool that were refused, found damaged or dropped, as far as they are kept.
+
+        SpoolDamaged if the file cannot be read.
+
+        >>> [(each.reason, each.text) for each in await edge.refused()]
+        []
+        """
         return await asyncio.to_thread(self._refused)
 
     async def resend(self, ids: Iterable[str] | None = None, reason: str | None = None) -> int:
-        """Let refused messages wait in the spool again: those with *ids*, of a *reason*, or all. Return how many."""
+        """Let refused messages wait in the spool again: those with *ids*, of a *reason*, or all. Return how many.
+
+        ConfigError for a bad id.
+
+        >>> await edge.resend(reason="too large")
+        0
+        """
         found = await asyncio.to_thread(self._resend, ids, reason)
         self._delivering.wake()
         return found
 
     async def status(self) -> EdgeStatus:
-        """Return what the spool holds and what the delivery is doing."""
+        """Return what the spool holds and what the delivery is doing. SpoolDamaged if the file cannot be read.
+
+        >>> status = await edge.status()
+        >>> status.spool.waiting, status.held
+        (1, [])
+        """
         return await asyncio.to_thread(self._status)
 
     async def aclose(self) -> None:
-        """End the delivery. Messages that were not acked stay in the spool. Idempotent."""
+        """End the delivery. Messages that were not acked stay in the spool. Idempotent. It raises nothing.
+
+        >>> await edge.aclose()
+        """
         if not self._closes():
             return
         if self._task is not None:

@@ -24,7 +24,13 @@ SPAN_SECONDS: Final = 1.0
 
 
 class EdgeMessage(msgspec.Struct, frozen=True):
-    """One message for `send_many`: for a queue, or for the queues that its topic goes to. `delay` is in seconds."""
+    """One message for `send_many`, with its `payload`, `shard_key` and `headers`.
+
+    It goes to a `queue`, or to the queues that its `topic` goes to. `delay` is in seconds.
+
+    >>> EdgeMessage({"to": "ada"}, "acme", queue="mails", delay=60).queue
+    'mails'
+    """
 
     payload: Any
     shard_key: str | bytes

@@ -80,7 +80,13 @@ def _limit() -> Limit:
 
 @dataclass(slots=True)
 class Progress:
-    """What the delivery is doing: for status, and for those who wait. Only the delivery changes it."""
+    """What the delivery does. Only the delivery changes it.
+
+    `Edge.status` returns one. `state` is one word for it, and `last_error` says why it was interrupted last.
+    `in_flight` messages are sent and not answered, and `window` is how many may be. Since the process began `sent` were
+    sent, `again` of them once more; `acked`, `refused` and `held` are the answers. `connections` were made.
+    `plain_bytes` of payloads became `frame_bytes` by compression.
+    """
 
     state: str = "starting"
     last_error: str = ""

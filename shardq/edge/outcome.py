@@ -61,6 +61,14 @@ class Sent(_Sent):
     """The id of a message that `Edge.send` has put into the spool. It is a str, and knows what became of the message.
 
     Any process that has the spool open may deliver it.
+
+    >>> from shardq.edge import Edge
+    >>> edge = Edge("localhost:7443", spool="edge.spool")
+    >>> sent = edge.send({"to": "ada"}, shard_key="acme", queue="mails")
+    >>> sent.outcome(timeout=0)
+    Traceback (most recent call last):
+        ...
+    shardq.errors.BackendTimeout: message ... still waits in the spool, and stays there
     """
 
     __slots__ = ()
@@ -77,7 +85,16 @@ class Sent(_Sent):
 
 
 class AsyncSent(_Sent):
-    """The id of a message that `AsyncEdge.send` has put into the spool: the twin of `Sent`."""
+    """The id of a message that `AsyncEdge.send` has put into the spool: the twin of `Sent`.
+
+    >>> from shardq.edge import AsyncEdge
+    >>> edge = AsyncEdge("localhost:7443", spool="edge.spool")
+    >>> sent = await edge.send({"to": "ada"}, shard_key="acme", queue="mails")
+    >>> await sent.outcome(timeout=0)
+    Traceback (most recent call last):
+        ...
+    shardq.errors.BackendTimeout: message ... still waits in the spool, and stays there
+    """
 
     __slots__ = ()
 

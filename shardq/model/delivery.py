@@ -51,6 +51,9 @@ class DeliveryView:
 
     __slots__ = ("_clock", "_codecs", "_lost", "answered", "cancelled", "dead", "received")
 
+    received: Received
+    """For the parts of shardq: what Redis returned."""
+
     answered: bool
     """Whether Redis has answered that the delivery is settled, or lost. Then a read does not ack it once more."""
 

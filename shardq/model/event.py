@@ -27,6 +27,9 @@ class Event(msgspec.Struct, frozen=True):
     Their `values` are what was set, by name, as text (docs/events.md).
 
     `version` is that of the event as Redis has it: 1 has neither times nor values.
+
+    `Queue.journal` returns them: `number` is the event's place in the journal, `time` when it happened, `kind` what
+    did.
     """
 
     number: int
@@ -87,6 +90,8 @@ class JournalPage(msgspec.Struct, frozen=True):
     Of a queue with partitions a position says how far each was read, and `number` counts the events of one partition.
     `lost_in` says by the numbers of partitions how many of the lost events were theirs. What a partition had that was
     removed and made anew counts as one.
+
+    `Queue.journal` returns one, with its `events`, the oldest first.
     """
 
     events: list[Event]

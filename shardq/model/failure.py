@@ -22,6 +22,8 @@ class Failure(msgspec.Struct, frozen=True):
     first. `recent` counts those of the last 10 minutes, `tenants_lately` how many tenants these were of (of many an
     estimate from their codes, 64 at most). `tenants` are up to five of them. `trace` is the newest traceback, frames
     without values, '' if none was sent.
+
+    `Queue.failures` returns them. `reason` is how the tries failed, such as "retry" or "time limit".
     """
 
     task: str

@@ -17,6 +17,9 @@ class Limits(msgspec.Struct, frozen=True):
     None is what the queue's settings say for every shard key; 0 is no limit. `max_in_flight` is how many messages may
     be in flight. `rate` is how many may be delivered in a second, `burst` how many of these at once; without a burst,
     the number of one second. ConfigError for a bad number.
+
+    >>> Limits(max_in_flight=3, rate=10)
+    Limits(max_in_flight=3, rate=10, burst=None)
     """
 
     max_in_flight: int | None = None
@@ -37,6 +40,11 @@ class Plan(Limits, frozen=True):
     """Limits and a `weight` (1 to 100) that many shard keys share by a name. `tenants` is how many are on the plan.
 
     ConfigError for a bad number.
+
+    `Queue.plans` returns them.
+
+    >>> Plan(rate=50, weight=2).settings()
+    {'rate': 50, 'weight': 2}
     """
 
     weight: int = 1
@@ -48,7 +56,7 @@ class Plan(Limits, frozen=True):
         whole("weight", self.weight, 1, MAX_WEIGHT)
 
     def settings(self) -> dict[str, Any]:
-        """Return what `set_plan` takes to make it again: the numbers that are not as usual."""
+        """Return what `set_plan` takes to make it again: the numbers that are not as usual. It raises nothing."""
         named = {"max_in_flight": self.max_in_flight, "rate": self.rate, "burst": self.burst}
         found = {name: number for name, number in named.items() if number is not None}
         return found if self.weight == 1 else found | {"weight": self.weight}

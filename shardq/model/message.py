@@ -62,7 +62,14 @@ class MessageId(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message for `write_many`. Its fields are the arguments of `write`. Times are seconds from the write."""
+    """One message for `write_many`. Its fields are the arguments of `write`. Times are seconds from the write.
+
+    `payload`, `shard_key`, `headers`, `dedup_key`, `unique_key` and `on_conflict` are as `Queue.write` has them. The
+    message is delivered from `delay` seconds on, and no more after `deadline` seconds.
+
+    >>> Message({"to": "ada"}, "acme", delay=60, dedup_key="order-7").delay
+    60
+    """
 
     payload: Any
     shard_key: str | bytes

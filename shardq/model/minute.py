@@ -9,7 +9,7 @@ class TaskMinute(msgspec.Struct, frozen=True):
     """What all workers did of one task since the minute before: jobs *done*, *failed*, their sum in *seconds*.
 
     `durations` counts these jobs in 16 buckets, whose upper bounds are `PICKUP_BOUNDS`. The task "other" is the sum of
-    those beyond the first 24.
+    those beyond the first 24. `task` is the task's name. `Queue.history` returns them in a `Minute`.
     """
 
     task: str
@@ -27,6 +27,9 @@ class Minute(msgspec.Struct, frozen=True):
     in that minute; of more than 256 workers, `workers`, `slots` and `busy` are estimated from as many. A minute in
     which no worker was heard is missing, since nobody wrote it. `tasks` are what workers did of each since the minute
     before, as they said within this one; they are kept for an hour.
+
+    `Queue.history` returns them. `backlog` messages waited, `runnable` of them could be delivered at once, and
+    `in_flight` were worked on; the one that waited longest did so for `oldest_age` seconds (None: none waited).
     """
 
     at: float

@@ -29,7 +29,7 @@ class TenantOutlook(msgspec.Struct, frozen=True):
     never happens as things stand. `weight` is its weight. `in_flight` are worked on, of which it may have at most
     `max_in_flight`; `rate` of its messages are delivered in a second at most (0: any number). These are in force now:
     its own limits, its plan's, or what the queue's settings say. It is paused until `paused_until`, in seconds since
-    1970 (None: it is not; infinite: until somebody ends it).
+    1970 (None: it is not; infinite: until somebody ends it). `shard_key` is its name. `Queue.outlook` returns them.
     """
 
     shard_key: str | bytes
@@ -50,6 +50,8 @@ class Help(msgspec.Struct, frozen=True):
     backlog of `shard_key` (None: of the whole queue) would be served in about `seconds`, instead of in `instead_of`
     seconds; both are None where that cannot be said, or never happens. `text` says it in words, such as "4 min instead
     of 8 min" or "no use to the others".
+
+    `Queue.outlook` returns them.
     """
 
     what: str
@@ -79,6 +81,8 @@ class Outlook(msgspec.Struct, frozen=True):
     without those of tenants that wait for a limit or a pause.
     `weights` is the sum of the weights of those that share the turns. A shard key that was asked for is among
     `tenants`, too, if anything of it waits, and `helps` says what would help it.
+
+    `Queue.outlook` returns one, of the queue whose name is `queue`.
     """
 
     queue: str

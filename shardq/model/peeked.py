@@ -28,6 +28,10 @@ class PeekedMessage(Decoded):
     its class ('' if it was only a text), `reason` why it is a dead letter, or "max_dead" if it waits for room among
     these. `size` is that of the payload in bytes. `task` is the name of the task that the payload calls, if it is a
     call.
+
+    `Queue.peek` returns them. `message_id`, `shard_key` and `headers` are those of the write, and `state` says in which
+    list it was found. If payloads were asked for, `body` has the payload as it is stored, `tag` the letter of its
+    codec, and `fields` those of a legacy entry; else they are None.
     """
 
     message_id: str
@@ -64,7 +68,8 @@ class PeekedPage(msgspec.Struct, frozen=True):
     """Some messages in order. Go on with `after=page.cursor`, which is None after the last page.
 
     A page may have fewer messages than were asked for, or none, and yet not be the last one: a call looks at a bounded
-    number of messages. `time` is the server's, in seconds since the epoch.
+    number of messages. `time` is the server's, in seconds since the epoch. `Queue.peek` returns one: its `messages`,
+    and the `cursor`.
     """
 
     messages: tuple[PeekedMessage, ...]

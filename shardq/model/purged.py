@@ -6,9 +6,11 @@ import msgspec
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """How many messages of a tenant were removed that waited, were delayed, or were dead letters.
+    """How many messages of a tenant were removed: `waiting`, `delayed`, and `dead` letters.
 
     `left_in_flight` are those that somebody was working on when the purge ended, and which were not `cancelled`.
+
+    `Queue.purge` returns one.
     """
 
     waiting: int

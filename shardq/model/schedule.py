@@ -39,6 +39,15 @@ class Schedule(msgspec.Struct, frozen=True):
     line in the zone `tz`, or `every` so many seconds. `next` is its next slot, and `last` up to when its slots are
     written, both in seconds since 1970; `next` is None while it is `paused`. `runs` are the last calls that were
     written for its slots, 8 at most, the newest last; of calls that were written at once it is the last one.
+
+    `name` is its name, `shard_key` is what its calls are written for, and `catch_up` says what becomes of slots that no
+    worker was there for.
+
+    >>> from shardq.testing import fake_client
+    >>> schedules = fake_client().queue("jobs", max_schedules=10).schedules
+    >>> schedule = schedules.add("digest", "hello", shard_key="acme", every=3600)
+    >>> schedule.when, schedule.catch_up
+    ('every 3600 s', 'skip')
     """
 
     name: str

@@ -110,6 +110,15 @@ class QueueConfig(msgspec.Struct, frozen=True):
 
     `partitions` is over how many parts the queue is spread, each in a slot of its own of a cluster. Each has its
     part of the bounds and limits of the whole queue (docs/limits.md).
+
+    `streams` is the number of shared streams, and each shard key may use `streams_per_shard` of them
+    (docs/planning.md). A read leases a message for `visibility_timeout` seconds, and after `max_deliveries` it becomes
+    a dead letter. A dedup key is remembered for `dedup_window` seconds. A queue that nobody used for `ttl` seconds
+    vanishes with all that it holds; by default none does. `legacy_stream`, with its consumer group `legacy_group`, is a
+    plain stream of an older program, whose messages the queue delivers, too.
+
+    >>> QueueConfig(max_len=10_000, rate=5).visibility_timeout
+    30.0
     """
 
     streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64
@@ -155,6 +164,8 @@ class QueueConfig(msgspec.Struct, frozen=True):
         """Return names and values as Redis stores them: times in ms, without settings that are None.
 
         With a map of partitions they are those of the head: its part of what is shared, and what the whole has.
+
+        For the parts of shardq that store it.
         """
         flat: list[str | int] = []
         count = read_of(self.partitions)
@@ -173,7 +184,10 @@ class QueueConfig(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
-        """Make the settings from what `settings` wrote. Missing fields get their defaults."""
+        """Make the settings from what `settings` wrote. Missing fields get their defaults.
+
+        For the parts of shardq that load it.
+        """
         mapping("meta", meta, "the fields of a queue to str")
         try:
             meta = {**meta, **whole_of(meta[WHOLE_FIELD])} if WHOLE_FIELD in meta else meta

@@ -44,6 +44,13 @@ class QueueStats(msgspec.Struct, frozen=True):
 
     `id` tells the queue from others that had its name before and were deleted, or will have it later; '' if there is no
     such queue. It never changes, and begins with the time when the queue was made, in ms.
+
+    `Queue.stats` returns one, of the queue whose name is `queue`. `backlog` messages wait, `delayed` are not due yet,
+    `in_flight` are leased, and `dead` are dead letters. These count from the queue's beginning on: `written` messages
+    were stored, `acked` were done, `dead_lettered` became dead letters; `expired` (after their deadline), `cancelled`
+    and `purged` were removed without work. `dead_dropped` dead letters made room for others, `dead_deleted` were
+    deleted or became too old, and `vanished` entries were deleted by another program. `wanted` is how many streams are
+    written to, and `legacy` how many entries the legacy stream has.
     """
 
     queue: str

@@ -13,7 +13,10 @@ MessageState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a handler is with a message: *done* of *total* (None: it did not say), as of the server's time `at`."""
+    """How far a handler is with a message: *done* of *total* (None: it did not say), as of the server's time `at`.
+
+    `note` is its text. `Delivery.progress` notes it, and `status` shows it.
+    """
 
     done: float
     total: float | None
@@ -52,6 +55,9 @@ class MessageStatus:
     `deliveries` counts those so far, this one included if it is in flight; `last_error` is the one with which it was
     given back last, `error_type` its class ('' if it was only a text). `size` is that of its payload in bytes, and
     `task` the name of the task that it calls.
+
+    `Queue.status` returns one: `message_id`, `shard_key` and `headers` are those of the write, `state` is one of the
+    words above. `progress` is the last that its handler told by `Delivery.progress`, None if it told nothing.
     """
 
     message_id: str

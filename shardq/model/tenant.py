@@ -8,7 +8,10 @@ from shardq.model.limits import Limits
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """Another shard key, how many of its streams are also those of the one asked for, and its backlog."""
+    """Another tenant by its `shard_key`, and its `backlog`, as `Queue.tenant` returns them.
+
+    `shared` is how many of its streams are also those of the tenant that was asked for.
+    """
 
     shard_key: str | bytes
     shared: int
@@ -35,6 +38,8 @@ class Tenant(msgspec.Struct, frozen=True):
     and `result_bytes` are what it uses of the bounds `max_dedup` (unique keys too), `max_dead` and `max_result_bytes`;
     of `max_len` it uses what waits, is delayed or in flight. Things that have ended leave these numbers when a later
     write or ack comes across them, a unique key a minute or more after its message is done.
+
+    `Queue.tenants` returns them. `shard_key` is the name, and `in_flight` messages of it are worked on.
     """
 
     shard_key: str | bytes

@@ -32,6 +32,9 @@ class Verdict(msgspec.Struct, frozen=True):
     the process's zone: from where to where, and which time, so that a page can say it in the zone of who reads. `since`
     is the time of the server at which it began, None if nobody knows. `facts` are the numbers and names that the
     sentence is made of.
+
+    `Queue.verdict` returns one, of the queue whose name is `queue`. `kind` is the rule that spoke, and `severity` how
+    much it needs you: "bad", "pause", "warn" or "good".
     """
 
     queue: str

@@ -11,7 +11,10 @@ WorkerState: TypeAlias = Literal["working", "gone", "ended"]
 
 
 class TaskWork(msgspec.Struct, frozen=True):
-    """What a worker did of one task in its last minute: jobs *done*, jobs *failed*, and their mean in *seconds*."""
+    """What a worker did of one task in its last minute: jobs *done*, jobs *failed*, and their mean in *seconds*.
+
+    `task` is the task's name. `Queue.workers` returns them in a `WorkerStatus`.
+    """
 
     task: str
     done: int
@@ -24,6 +27,8 @@ class TenantWork(msgspec.Struct, frozen=True):
 
     `seconds` is the mean of a job, `pickup_p99` how long 99 of 100 of the tenant's messages waited until a worker had
     them (None if none came).
+
+    `shard_key` is the tenant. `Queue.workers` returns them in a `WorkerStatus`.
     """
 
     shard_key: str | bytes
@@ -42,6 +47,9 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     its processes in bytes, `memory_limit` what its container or service may take (None: no limit is known). `done` and
     `failed` count jobs of its last minute. `tasks` and `tenants` have at most 20 rows, the busiest first;
     `other_tenants` counts the pick-ups of all tenants by the upper bounds in `PICKUP_BOUNDS`.
+
+    `Queue.workers` returns them. `queue` is the queue's name, `host` and `pid` say where the worker's process runs, and
+    `version` is that of its shardq.
     """
 
     id: str

@@ -10,6 +10,8 @@ class Written(str):
 
     `is_new` is False if the message was there already: one with the same dedup key or unique key, which a replacement
     gives its payload.
+
+    `Queue.write` returns one.
     """
 
     __slots__ = ()

@@ -40,6 +40,9 @@ def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
     This is Johnson's bound on packings (IRE Trans. IT 8, 1962). The shards that hold a given stream are, without it, a
     packing of N-1 streams, M-1 per shard, with an overlap of one less. Summed over all streams each shard counts M
     times. Real assignments often reach 40 to 100 % of the bound. ConfigError for invalid numbers.
+
+    >>> capacity(64, 4, 1)
+    336
     """
     width = check_width(streams, streams_per_shard)
     check_count("max_overlap", max_overlap, 0, width - 1)
@@ -52,8 +55,8 @@ def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
 class Assignment:
     """Which shard each named tenant has.
 
-    `streams` (N) and `streams_per_shard` (M) are those of the queue; `max_overlap` is 0 to M - 1. With another `seed`
-    the same tenants get other shards.
+    `streams` (N) and `streams_per_shard` (M, `width`) are those of the queue; `max_overlap` is 0 to M - 1. With another
+    `seed` the same tenants get other shards. There is room for `capacity` tenants at most.
 
     >>> named = Assignment(16, 4, max_overlap=1)
     >>> named.add("acct-1"), named.add("acct-2"), named.add("acct-3")
@@ -62,10 +65,10 @@ class Assignment:
 
     def __init__(self, streams: int, streams_per_shard: int, *, max_overlap: int, seed: int = 0) -> None:
         self.streams = streams
-        self.width = check_width(streams, streams_per_shard)
-        self.max_overlap = check_count("max_overlap", max_overlap, 0, self.width - 1)
-        self.seed = check_count("seed", seed, 0, 2**32)
-        self.capacity = capacity(streams, self.width, max_overlap)
+        self.width: int = check_width(streams, streams_per_shard)
+        self.max_overlap: int = check_count("max_overlap", max_overlap, 0, self.width - 1)
+        self.seed: int = check_count("seed", seed, 0, 2**32)
+        self.capacity: int = capacity(streams, self.width, max_overlap)
         self._shards: dict[bytes, Streams] = {}
         self._taken: set[Streams] = set()
 
@@ -79,7 +82,12 @@ class Assignment:
         max_overlap: int,
         seed: int = 0,
     ) -> Assignment:
-        """Load an assignment that was stored; ConfigError names the tenant whose shard breaks the rules."""
+        """Load an assignment that was stored; ConfigError names the tenant whose shard breaks the rules.
+
+        >>> again = Assignment.of(dict(named.items()), 16, 4, max_overlap=1)
+        >>> again["acct-1"]
+        (3, 13, 12, 10)
+        """
         made = cls(streams, streams_per_shard, max_overlap=max_overlap, seed=seed)
         for key, dealt in mapping("shards", shards, "shard keys to streams").items():
             made._keep(key_bytes(key), made._checked(key, tuple(iterable("a shard", dealt, "streams"))))
@@ -103,7 +111,11 @@ class Assignment:
         return self._shards[key_bytes(key)]
 
     def items(self) -> Iterator[tuple[bytes, Streams]]:
-        """Tenants and their shards, in the order in which they were added."""
+        """Tenants and their shards, in the order in which they were added. It raises nothing.
+
+        >>> [key for key, streams in named.items()]
+        [b'acct-1', b'acct-2', b'acct-3']
+        """
         return iter(self._shards.items())
 
     def add(self, key: str | bytes) -> Streams:
@@ -120,7 +132,12 @@ class Assignment:
         return found
 
     def remove(self, key: str | bytes) -> None:
-        """Forget a tenant, so that others may get its streams. KeyError when it has no shard."""
+        """Forget a tenant, so that others may get its streams. KeyError when it has no shard.
+
+        >>> named.remove("acct-1")
+        >>> "acct-1" in named, len(named)
+        (False, 2)
+        """
         self._taken.difference_update(self._sets(self._shards.pop(key_bytes(key))))
 
     def _candidates(self, name: bytes) -> Iterator[Streams]:

@@ -26,7 +26,14 @@ MAX_STREAMS_PER_SHARD: Final = 16
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """N streams, M per shard, for a number of tenants of which `noisy` flood at a time; and what that gives."""
+    """`streams` (N), `streams_per_shard` (M), for a number of `tenants` of which `noisy` flood at a time.
+
+    The rest is what that gives. ConfigError for invalid numbers.
+
+    >>> chosen = Plan(streams=64, streams_per_shard=4, tenants=1_000, noisy=20)
+    >>> f"{chosen.isolation:.1%}", round(chosen.busy)
+    ('72.9%', 46)
+    """
 
     streams: int
     streams_per_shard: int
@@ -50,7 +57,13 @@ class Plan(msgspec.Struct, frozen=True):
         return self.beside(self.noisy)
 
     def beside(self, noisy: int) -> tuple[float, ...]:
-        """The share of tenants with exactly c clean streams while `noisy` others flood, for c = 0 to M."""
+        """The share of tenants with exactly c clean streams while `noisy` others flood, for c = 0 to M.
+
+        ConfigError for a bad number.
+
+        >>> [round(share, 3) for share in chosen.beside(5)]
+        [0.005, 0.057, 0.243, 0.43, 0.266]
+        """
         return clean_odds(self.streams, self.streams_per_shard, noisy)
 
     @property
@@ -77,7 +90,13 @@ class Plan(msgspec.Struct, frozen=True):
         return (self.tenants - 1) / comb(self.streams, self.streams_per_shard)
 
     def lost(self, lost: int) -> tuple[float, ...]:
-        """The share of tenants that lose exactly j of their streams when `lost` streams are lost, for j = 0 to M."""
+        """The share of tenants that lose exactly j of their streams when `lost` streams are lost, for j = 0 to M.
+
+        ConfigError for a bad number.
+
+        >>> [round(share, 3) for share in chosen.lost(2)]
+        [0.878, 0.119, 0.003, 0.0, 0.0]
+        """
         return lost_odds(self.streams, self.streams_per_shard, lost)
 
     @property
@@ -91,6 +110,9 @@ def frontier(tenants: int, noisy: int, isolation: float, *, most: int = MAX_STRE
 
     The list ends at the M beyond which a larger one saves no streams. It is empty when `most` streams do not suffice.
     ConfigError for invalid numbers.
+
+    >>> [(each.streams, each.streams_per_shard) for each in frontier(10_000, 20, 0.99)][:3]
+    [(1991, 1), (377, 2), (246, 3)]
     """
     if type(isolation) not in (float, int) or not 0 < isolation < 1:
         raise ConfigError(f"isolation must be a share between 0 and 1, such as 0.99, not {shown(isolation)}")

@@ -38,7 +38,10 @@ DEAL_STREAM_US: Final = 0.1
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What N streams with M per shard cost. Sizes are in bytes, times in µs."""
+    """What N streams with M per shard cost. Sizes are in bytes, times in µs.
+
+    `cost` returns one.
+    """
 
     memory: int
     """Bytes of Redis memory without any message."""
@@ -57,7 +60,13 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def cost(streams: int, streams_per_shard: int) -> Cost:
-    """What a queue with so many streams, and so many per shard, costs."""
+    """What a queue with so many streams, and so many per shard, costs.
+
+    ConfigError for invalid numbers.
+
+    >>> cost(64, 4).write_keys, cost(64, 4).memory
+    (18, 38600)
+    """
     width = check_width(streams, streams_per_shard)
     every = streams <= MAX_DECLARED and streams <= 100 * width
     spread = streams if every else streams * (1 - (1 - width / streams) ** 100)

@@ -54,6 +54,8 @@ def clean_odds(streams: int, streams_per_shard: int, noisy: int) -> tuple[float,
 def lost_odds(streams: int, streams_per_shard: int, lost: int) -> tuple[float, ...]:
     """The odds that exactly j streams of a shard are among `lost` given ones, for j = 0 to M (hypergeometric).
 
+    ConfigError for invalid numbers.
+
     >>> [round(odds, 4) for odds in lost_odds(64, 4, lost=2)]
     [0.878, 0.119, 0.003, 0.0, 0.0]
     """
@@ -65,7 +67,11 @@ def lost_odds(streams: int, streams_per_shard: int, lost: int) -> tuple[float, .
 def busy(streams: int, streams_per_shard: int, noisy: int) -> float:
     """How many streams `noisy` shards cover together, on average.
 
-    These are the busy streams: a message in a clean stream waits for one delivery of each.
+    These are the busy streams: a message in a clean stream waits for one delivery of each. ConfigError for invalid
+    numbers.
+
+    >>> round(busy(64, 4, noisy=20))
+    46
     """
     width = check_width(streams, streams_per_shard)
     check_count("noisy", noisy, 0)

@@ -40,6 +40,14 @@ class Ctrie:
     Values are `str`. Patterns are not checked here, and an empty word is a word. *form* is the form of compare-and-swap
     (`shardq.routing.atomic`): "gil", "lock", or None for the one that this Python uses by default. With *rollup* False
     every word has a node of its own.
+
+    ConfigError for a bad argument.
+
+    >>> trie = Ctrie()
+    >>> trie.insert("orders.#", "audit"), trie.insert("orders.*.created", "billing")
+    (True, True)
+    >>> sorted(trie)
+    [('orders.#', 'audit'), ('orders.*.created', 'billing')]
     """
 
     __slots__ = ("_head", "_rollup", "readonly")
@@ -54,20 +62,41 @@ class Ctrie:
         return self
 
     def lookup(self, topic: str) -> frozenset[str]:
-        """The values of all patterns that match *topic*, as of one instant during the call."""
+        """The values of all patterns that match *topic*, as of one instant during the call. It raises nothing.
+
+        >>> trie.lookup("orders.eu.paid")
+        frozenset({'audit'})
+        """
         found = consistently(self._head, walk, topic)
         return frozenset(found) if found else NO_QUEUES
 
     def has_interest(self, topic: str) -> bool:
-        """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""
+        """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does.
+
+        It raises nothing.
+
+        >>> trie.has_interest("orders"), trie.has_interest("users")
+        (True, False)
+        """
         return consistently(self._head, interest, topic)
 
     def related(self, relation: Relation) -> Iterator[tuple[str, str]]:
-        """Each pattern for which *relation* holds, with each of its values, from a snapshot taken now."""
+        """Each pattern for which *relation* holds, with each of its values, from a snapshot taken now.
+
+        It raises nothing.
+
+        >>> from shardq.routing.relation import Covering
+        >>> [*trie.related(Covering("orders.*.*"))]
+        [('orders.*.created', 'billing')]
+        """
         return related(self.snapshot()._head.root.main, relation)
 
     def insert(self, pattern: str, value: str) -> bool:
-        """Add *value* to the values of *pattern*; False if it was there."""
+        """Add *value* to the values of *pattern*; False if it was there. TypeError for a read-only snapshot.
+
+        >>> trie.insert("orders.#", "audit"), trie.insert("orders.#", "search")
+        (False, True)
+        """
         if self.readonly:
             self._refuse()
         words = wild_words(pattern)
@@ -79,7 +108,11 @@ class Ctrie:
         return done
 
     def remove(self, pattern: str, value: str) -> bool:
-        """Remove *value* from the values of *pattern*; False if it was not there."""
+        """Remove *value* from the values of *pattern*; False if it was not there. TypeError for a read-only snapshot.
+
+        >>> trie.remove("orders.#", "audit"), trie.remove("orders.#", "audit")
+        (True, False)
+        """
         if self.readonly:
             self._refuse()
         words = wild_words(pattern)
@@ -93,7 +126,12 @@ class Ctrie:
         return done or gone is None
 
     def clear(self) -> None:
-        """Remove all values of all patterns at one instant; snapshots keep theirs."""
+        """Remove all values of all patterns at one instant; snapshots keep theirs. TypeError for a read-only snapshot.
+
+        >>> trie.clear()
+        >>> len(trie)
+        0
+        """
         if self.readonly:
             self._refuse()
         head = self._head
@@ -101,7 +139,15 @@ class Ctrie:
             pass
 
     def snapshot(self, *, readonly: bool = True) -> Ctrie:
-        """The trie as it is at one instant, in constant time. A writable snapshot does not change with this trie."""
+        """The trie as it is at one instant, in constant time. A writable snapshot does not change with this trie.
+
+        ConfigError if *readonly* is not a bool.
+
+        >>> before = trie.snapshot()
+        >>> trie.clear()
+        >>> len(before), len(trie)
+        (2, 0)
+        """
         top = self._head.root.main if self.readonly else freeze(self._head)
         copy = Ctrie.__new__(Ctrie)
         return copy._start(type(self._head), self._rollup, top, readonly=flag("readonly", readonly) or self.readonly)

@@ -32,12 +32,20 @@ from shardq.routing.topic import MANY, ONE, check_pattern, split
 
 
 def covers(pattern: str, other: str) -> bool:
-    """Whether *pattern* matches all topics that *other* matches. PatternError if one of them is not a pattern."""
+    """Whether *pattern* matches all topics that *other* matches. PatternError if one of them is not a pattern.
+
+    >>> covers("orders.#", "orders.*.created"), covers("*.created", "orders.#")
+    (True, False)
+    """
     return Covering(check_pattern(pattern)).holds(check_pattern(other))
 
 
 def overlaps(pattern: str, other: str) -> bool:
-    """Whether some topic is matched by both. PatternError if one of them is not a pattern."""
+    """Whether some topic is matched by both. PatternError if one of them is not a pattern.
+
+    >>> overlaps("orders.*", "*.created"), overlaps("orders.*", "users.*")
+    (True, False)
+    """
     return Overlapping(check_pattern(pattern)).holds(check_pattern(other))
 
 

@@ -14,14 +14,26 @@ from shardq.routing.topic import check_bindable, check_pattern, check_topic, wil
 
 
 class Binding(NamedTuple):
-    """A pattern and the name of the queue that it is bound to."""
+    """A pattern and the name of the queue that it is bound to.
+
+    >>> Binding("orders.#", "audit").queue
+    'audit'
+
+    These are `pattern` and `queue`.
+    """
 
     pattern: str
     queue: str
 
 
 class BoundQueue(NamedTuple):
-    """A binding, and whether its queue is `gone`: it does not exist. None if this client may not know."""
+    """A binding, and whether its queue is `gone`: it does not exist. None if this client may not know.
+
+    `Client.bindings` returns them. `pattern` and `queue` are those of the binding.
+
+    >>> BoundQueue("orders.#", "closed", gone=True).gone
+    True
+    """
 
     pattern: str
     queue: str
@@ -44,38 +56,73 @@ def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] 
 class Router:
     """The bindings of this process, shared by its threads: a trie, and a cache of the results of lookups.
 
-    *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of `shardq.routing.ctrie.Ctrie`.
+    `trie` has the bindings. *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of
+    `shardq.routing.ctrie.Ctrie`.
+
+    ConfigError for a bad argument.
+
+    >>> router = Router()
+    >>> router.bind_many([("orders.*.created", "billing"), ("orders.#", "audit")])
+    []
+    >>> sorted(router.match("orders.eu.created"))
+    ['audit', 'billing']
     """
 
     def __init__(self, *, cache: int = 16_384, form: str | None = None, rollup: bool = True) -> None:
         if type(cache) is not int or not 0 <= cache <= 16_777_216:
             raise ConfigError("cache must be an int from 0 to 16,777,216: how many results of lookups are kept")
-        self.trie = Ctrie(form=form, rollup=flag("rollup", rollup))
-        self.cache = Cache(cache) if cache else None
+        self.trie: Ctrie = Ctrie(form=form, rollup=flag("rollup", rollup))
+        self.cache: Cache | None = Cache(cache) if cache else None
 
     def bind(self, pattern: str, queue: str) -> bool:
-        """Route topics that *pattern* matches to *queue*; False if they are already. PatternError, ConfigError."""
+        """Route topics that *pattern* matches to *queue*; False if they are already. PatternError, ConfigError.
+
+        >>> router.bind("users.#", "audit"), router.bind("users.#", "audit")
+        (True, False)
+        """
         check_bindable(pattern)
         return self._write(self.trie.insert, pattern, str(check_name(queue)))
 
     def unbind(self, pattern: str, queue: str) -> bool:
-        """Remove that binding; False if it did not exist. Other patterns of the queue stay."""
+        """Remove that binding; False if it did not exist. Other patterns of the queue stay. PatternError, ConfigError.
+
+        >>> router.unbind("orders.#", "audit"), router.unbind("orders.#", "audit")
+        (True, False)
+        """
         check_pattern(pattern)
         return self._write(self.trie.remove, pattern, str(check_name(queue)))
 
     def bind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
-        """Add many bindings, one after another; return those that existed. All are checked first."""
+        """Add many bindings, one after another; return those that existed. All are checked first.
+
+        PatternError, ConfigError: nothing was added.
+
+        >>> router.bind_many([("orders.#", "audit"), ("users.*", "audit")])
+        [Binding(pattern='orders.#', queue='audit')]
+        """
         found = bindings_of(bindings)
         for each in found:
             check_bindable(each.pattern)
         return [each for each in found if not self._write(self.trie.insert, *each)]
 
     def unbind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
-        """Remove many bindings, one after another; return those that did not exist. All are checked first."""
+        """Remove many bindings, one after another; return those that did not exist. All are checked first.
+
+        PatternError, ConfigError: nothing was removed.
+
+        >>> router.unbind_many([("orders.#", "audit"), ("users.*", "audit")])
+        [Binding(pattern='users.*', queue='audit')]
+        """
         return [each for each in bindings_of(bindings) if not self._write(self.trie.remove, *each)]
 
     def match(self, topic: str) -> frozenset[str]:
-        """The names of the queues that *topic* goes to, each once, as of one instant during the call."""
+        """The names of the queues that *topic* goes to, each once, as of one instant during the call.
+
+        PatternError for a bad topic.
+
+        >>> router.match("orders.eu.paid"), router.match("users.7")
+        (frozenset({'audit'}), frozenset())
+        """
         cache = self.cache
         if cache is None:
             return self.trie.lookup(check_topic(topic))
@@ -91,30 +138,62 @@ class Router:
         return result
 
     def has_interest(self, topic: str) -> bool:
-        """Whether *topic* goes to any queue, as of one instant during the call; stops at the first match."""
+        """Whether *topic* goes to any queue, as of one instant during the call; stops at the first match.
+
+        PatternError for a bad topic.
+
+        >>> router.has_interest("orders.eu.paid"), router.has_interest("users.7")
+        (True, False)
+        """
         check_topic(topic)
         result = None if self.cache is None else self.cache.get(topic)
         return self.trie.has_interest(topic) if result is None else bool(result)
 
     def num_interest(self, topic: str) -> int:
-        """How many queues *topic* goes to, as of one instant during the call."""
+        """How many queues *topic* goes to, as of one instant during the call. PatternError for a bad topic.
+
+        >>> router.num_interest("orders.eu.created")
+        2
+        """
         return len(self.match(topic))
 
     def bindings(self) -> Iterator[Binding]:
-        """All bindings at one instant, in no order; bindings that are added meanwhile are not among them."""
+        """All bindings at one instant, in no order; bindings that are added meanwhile are not among them.
+
+        It raises nothing.
+
+        >>> sorted(each.pattern for each in router.bindings())
+        ['orders.#', 'orders.*.created']
+        """
         return map(Binding._make, self.trie)
 
     def routes_of(self, queue: str) -> list[str]:
-        """The patterns bound to *queue*, sorted, at one instant; looks at all bindings."""
+        """The patterns bound to *queue*, sorted, at one instant; looks at all bindings. ConfigError for a bad name.
+
+        >>> router.routes_of("audit")
+        ['orders.#']
+        """
         name = check_name(queue)
         return sorted(pattern for pattern, bound in self.trie if bound == name)
 
     def covered_by(self, pattern: str) -> list[Binding]:
-        """The bindings whose pattern matches only topics that *pattern* matches, too; sorted, at one instant."""
+        """The bindings whose pattern matches only topics that *pattern* matches, too; sorted, at one instant.
+
+        PatternError for a bad pattern.
+
+        >>> router.covered_by("orders.*.*")
+        [Binding(pattern='orders.*.created', queue='billing')]
+        """
         return sorted(map(Binding._make, self.trie.related(Covering(check_pattern(pattern)))))
 
     def overlapping(self, pattern: str) -> list[Binding]:
-        """The bindings whose pattern matches some topic that *pattern* matches, too; sorted, at one instant."""
+        """The bindings whose pattern matches some topic that *pattern* matches, too; sorted, at one instant.
+
+        PatternError for a bad pattern.
+
+        >>> router.overlapping("*.eu.paid")
+        [Binding(pattern='orders.#', queue='audit')]
+        """
         return sorted(map(Binding._make, self.trie.related(Overlapping(check_pattern(pattern)))))
 
     def __len__(self) -> int:

@@ -45,6 +45,14 @@ def register(spark: SparkSession) -> None:
     ConfigError also when the executors that it has now cannot import shardq, or have another version.
 
     Spark looks formats up in the session of the calling thread, so each thread that writes or loads must call this.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> ids = client.queue("jobs", create=True).write_many([(b"hello", "acme"), (b"", "umbrella")])
+    >>> register(spark)
+    >>> rows = spark.read.format("shardq").options(url="redis://localhost:6379", subscribe="jobs").load()
+    >>> rows.count()
+    2
     """
     check_install()
     from shardq.spark.source import ShardqDataSource

@@ -15,7 +15,10 @@ from shardq.spark.connection import queue_in
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a query is behind in one queue. Each is None where it cannot be told: dead letters are not numbered."""
+    """How far a query is behind in one queue. Each is None where it cannot be told: dead letters are not numbered.
+
+    `lag` returns them.
+    """
 
     events: int | None
     """How many events it has not read yet; of a consumer, how many messages wait."""
@@ -25,7 +28,20 @@ class Lag:
 
 
 def lag(progress: Any) -> dict[str, Lag]:
-    """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None."""
+    """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None.
+
+    It raises nothing if *progress* is Spark's own.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> message_id = client.queue("jobs", journal=1_000).write(b"hello", shard_key="acme")
+    >>> options = {"url": "redis://localhost:6379", "subscribe": "jobs", "state": "journal"}
+    >>> rows = spark.readStream.format("shardq").options(**options).load()
+    >>> query = rows.writeStream.format("noop").trigger(availableNow=True).start()
+    >>> query.awaitTermination()
+    >>> lag(query.lastProgress)
+    {'jobs': Lag(events=0, seconds=0.0)}
+    """
     sources = _sources(progress)
     lags: dict[str, Lag] = {}
     for tag, found in (row for each in sources for row in _lags(_offset(each, "end"), _offset(each, "latest"))):

@@ -18,11 +18,12 @@ from shardq.worker.call import CallOf, Environment, MessageCall
 class Several(Application):
     """What one worker of several queues runs, each with `Tasks` of its own.
 
-    ::
-
-        AsyncWorker({client.queue(reports): 3, client.queue(mails): 1}, Several(reports, mails))
-
     A call is looked for in the `Tasks` of its queue, then in the others. ConfigError for two of one queue.
+
+    >>> from shardq import Client, Worker
+    >>> reports, mails = Tasks("reports"), Tasks("mails")
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> worker = Worker({client.queue(reports): 3, client.queue(mails): 1}, Several(reports, mails))
     """
 
     def __init__(self, *tasks: Tasks[Any]) -> None:

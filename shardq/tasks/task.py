@@ -69,13 +69,25 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 class Task(Generic[P, T, R]):
     """A function that workers run. Called itself it is that function: `report(first, last)` runs it here and now.
 
-    `P` are its parameters, `T` is its result, and `R` what calling it returns: `T`, or a coroutine of it.
+    `P` are its parameters, `T` is its result, and `R` what calling it returns: `T`, or a coroutine of it. Its messages
+    call it by `name`. `is_async` is whether it is an `async def`, `is_batch` whether it takes a list, and `most_tries`
+    how often it is tried at most (None: as often as its queue delivers). `where` is its name with its place in the
+    code, `signature` its parameters, and `mark_at` where a packed call has their mark.
+
+    >>> tasks = Tasks("mails")
+    >>> @tasks.task(retries=3)
+    ... def send(to: str, copies: int = 1) -> int:
+    ...     return len(to) * copies
+    >>> send("ada", copies=2)
+    6
+    >>> send.name, send.retries.retries
+    ('__main__.send', 3)
     """
 
     def __init__(
         self, function: Callable[P, R], name: str, retries: Retries, time_limit: float | None, *, is_batch: bool = False
     ) -> None:
-        self.where = f"task {name!r} ({_place(function)})"
+        self.where: str = f"task {name!r} ({_place(function)})"
         _check_kind(function, self.where)
         if not IS_NAME.fullmatch(name):
             raise ConfigError(f"the name of {self.where} must have 1 to 200 letters, digits or any of . _ - : / < >")
@@ -84,12 +96,11 @@ class Task(Generic[P, T, R]):
             seconds(f"time_limit of {self.where}", time_limit, 0.001, MAX_BLOCK)
         functools.update_wrapper(self, function)
         self.function, self.name, self.retries, self.time_limit = function, name, retries, time_limit
-        # Where the mark of a call's arguments is, behind the marks of the list and of its name.
-        self.mark_at = len(name) + (2 if len(name) < 32 else 3) if name.isascii() else 0
-        self.most_tries = None if retries.retries is None else retries.retries + 1
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.is_batch = is_batch
-        self.signature = Signature(function, self.where, is_batch=is_batch)
+        self.mark_at: int = len(name) + (2 if len(name) < 32 else 3) if name.isascii() else 0
+        self.most_tries: int | None = None if retries.retries is None else retries.retries + 1
+        self.is_async: bool = inspect.iscoroutinefunction(function)
+        self.is_batch: bool = is_batch
+        self.signature: Signature = Signature(function, self.where, is_batch=is_batch)
         self._call: Any = msgspec.defstruct(
             "Call", [], bases=(Call,), namespace={"returns": self.signature.returns}, array_like=True, frozen=True
         )
@@ -112,13 +123,30 @@ class Task(Generic[P, T, R]):
 
         Arguments that are left out get their defaults where the task runs. ConfigError if the function does not take
         them; CodecError, with place and type, for one that would not come back as it is.
+
+        >>> send.call("ada").arguments
+        {'to': 'ada'}
+        >>> send.call(whom="ada")
+        Traceback (most recent call last):
+            ...
+        shardq.errors.ConfigError: ...
         """
         found: Call[T] = self._call(self.name, self.signature.bound(args, kwargs))
         return found
 
 
 class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
-    """A function of which workers collect the calls. Called itself it is that function, which takes a list."""
+    """A function of which workers collect the calls. Called itself it is that function, which takes a list.
+
+    It takes `size` members at most, and the first of them waits for `wait` seconds at most.
+
+    >>> tasks = Tasks("search")
+    >>> @tasks.batch(size=50)
+    ... def index(documents: list[str]) -> None:
+    ...     print("index", len(documents))
+    >>> index(["first", "second"])
+    index 2
+    """
 
     def __init__(
         self,
@@ -130,12 +158,18 @@ class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
         wait: float,
     ) -> None:
         super().__init__(function, name, retries, time_limit, is_batch=True)
-        self.size = whole(f"size of {self.where}", size, 1, MAX_BATCH)
-        self.wait = seconds(f"wait of {self.where}", wait, 0, MAX_WAIT)
+        self.size: int = whole(f"size of {self.where}", size, 1, MAX_BATCH)
+        self.wait: float = seconds(f"wait of {self.where}", wait, 0, MAX_WAIT)
         (self.parameter,) = self.signature.types
 
     def call(self, member: X, /) -> Call[None]:  # type: ignore[override]  # a call has one member of the list
-        """Return a call with one *member* of the list that the function takes."""
+        """Return a call with one *member* of the list that the function takes.
+
+        CodecError for one that would not come back as it is.
+
+        >>> index.call("first").arguments
+        {'documents': 'first'}
+        """
         return cast("Call[None]", self._call(self.name, self.signature.sent({self.parameter: member})))
 
 

@@ -89,7 +89,21 @@ class Tasks(Application, Generic[R_co]):
     raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
     the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
     at once, in a thread, when a task has raised anything but Nack and Reject, took longer than it may, or ended its
-    process. It should be quick, and what it raises is logged. ConfigError for a bad setting.
+    process. It should be quick, and what it raises is logged. ConfigError for a bad setting. `queue_name` and
+    `settings` are those of its queue.
+
+    >>> from shardq import Client, Worker
+    >>> tasks = Tasks("mails", max_deliveries=5)
+    >>> @tasks.task(retries=3, time_limit=30)
+    ... def send(to: str) -> None:
+    ...     print("mail to", to, "by delivery", tasks.delivery.count)
+    ...     worker.stop()
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue(tasks)
+    >>> job = queue.write(send.call("ada"), shard_key="acme")
+    >>> worker = Worker(queue, tasks)
+    >>> worker.run()
+    mail to ada by delivery 1
     """
 
     @overload
@@ -99,7 +113,7 @@ class Tasks(Application, Generic[R_co]):
     @overload
     def __init__(self, queue: str, *, lifespan: Lifespan[R_co], **settings: Unpack[TasksSettings]) -> None: ...
     def __init__(self, queue: str, *, lifespan: Any = None, **settings: Unpack[TasksSettings]) -> None:
-        self.queue_name = check_name(queue)
+        self.queue_name: str = check_name(queue)
         check_known("Tasks", settings, ("lifespan", *TasksSettings.__annotations__))
         self._middleware = [
             function("a middleware", each)
@@ -110,7 +124,7 @@ class Tasks(Application, Generic[R_co]):
             function("on_error", on_error)
         self._delivery: ContextVar[Any] = ContextVar("delivery")
         self._manner = Manner(self._middleware, self._delivery.set, error_text, on_error)
-        self.settings = cast("QueueSettings", settings)
+        self.settings: QueueSettings = cast("QueueSettings", settings)
         self._config = QueueConfig(**self.settings)
         self._lifespan = lifespan
         self._module = sys._getframe(1).f_globals.get("__name__", "")
@@ -142,7 +156,11 @@ class Tasks(Application, Generic[R_co]):
         return True
 
     def find(self, name: str) -> Task[Any, Any, Any] | None:
-        """Return the task of this name, if there is one."""
+        """Return the task of this name, if there is one. ConfigError if the name is no text.
+
+        >>> tasks.find("__main__.send")
+        Task('__main__.send')
+        """
         return self._by_name.get(text("name", name))
 
     @property
@@ -181,6 +199,12 @@ class Tasks(Application, Generic[R_co]):
         - `time_limit`: seconds after which it has failed.
 
         ConfigError for a function that cannot be called by messages, naming it.
+
+        >>> @tasks.task(name="orders.pay", retries=2, give_up_on=(ValueError,))
+        ... async def pay(order: int) -> str:
+        ...     return f"paid {order}"
+        >>> await pay(7)
+        'paid 7'
         """
         declare = self._declared(Task, options)
         return declare(*functions) if functions else declare
@@ -188,9 +212,16 @@ class Tasks(Application, Generic[R_co]):
     def batch(self, *, size: int = 100, wait: float = 0.5, **options: Unpack[TaskOptions]) -> BatchDecorator:
         """Make a task of a function that takes a list: `call` takes one of its members, and a worker collects them.
 
-        The function gets up to *size* at once, and the first of them waits up to *wait* seconds for the others. Each
-        is settled by itself: if the function returns, all are done; what it raises all have failed with, but
-        `PartlyFailed` names those that have. The other options are those of `task`.
+        The function gets up to *size* at once, and the first of them waits up to *wait* seconds for the others. Each is
+        settled by itself: if the function returns, all are done; what it raises all have failed with, but
+        `PartlyFailed` names those that have. The other options are those of `task`. ConfigError as of `task`.
+
+        >>> @tasks.batch(size=50, wait=0.2)
+        ... def index(documents: list[str]) -> None:
+        ...     print("index", documents)
+        >>> call = index.call("first")
+        >>> index(["first", "second"])
+        index ['first', 'second']
         """
         return cast("BatchDecorator", self._declared(BatchTask, options, size=size, wait=wait))
 
@@ -220,6 +251,12 @@ class Tasks(Application, Generic[R_co]):
         one is called), "all" (the last 100 are). A task that has several schedules gives all but one a *name*.
 
         ConfigError, naming the function, for a bad line or zone, and for parameters without defaults.
+
+        >>> @tasks.cron("0 8 * * 1-5", tz="Europe/Paris")
+        ... def digest(kind: str = "daily") -> None:
+        ...     print("digest", kind)
+        >>> digest()
+        digest daily
         """
         return self._scheduled(partial(timetable, line, tz, None), shard_key, catch_up, name)
 
@@ -236,7 +273,14 @@ class Tasks(Application, Generic[R_co]):
     ) -> TaskDecorator:
         """Call a task each time that so much time is over since 1970, in whole seconds; otherwise as `cron`.
 
-        So `every(hours=6)` is 0:00, 6:00, 12:00 and 18:00 UTC, whenever the workers were started.
+        So `every(hours=6)` is 0:00, 6:00, 12:00 and 18:00 UTC, whenever the workers were started. ConfigError as of
+        `cron`.
+
+        >>> @tasks.every(minutes=5)
+        ... def sweep() -> None:
+        ...     print("swept")
+        >>> sweep()
+        swept
         """
         times = partial(timetable, None, "UTC", interval(days, hours, minutes, seconds))
         return self._scheduled(times, shard_key, catch_up, name)

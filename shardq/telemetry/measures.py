@@ -38,7 +38,18 @@ generation = 0
 
 
 def begin_tally() -> Tally:
-    """Let everything that shardq measures in this process be counted in memory, too, and return where."""
+    """Let everything that shardq measures in this process be counted in memory, too, and return where.
+
+    It raises nothing.
+
+    >>> from shardq import Client
+    >>> tally = begin_tally()
+    >>> queue = Client.from_url("redis://localhost:6379").queue("jobs", create=True)
+    >>> message_id = queue.write("hello", shard_key="acme")
+    >>> "messaging_client_sent_messages_total" in {each.instrument.text for each in tally.samples()}
+    True
+    >>> end_tally()
+    """
     global is_begun, generation
     with _lock:
         tally = _made_tally()
@@ -49,7 +60,13 @@ def begin_tally() -> Tally:
 
 
 def end_tally() -> None:
-    """Count no more in memory, but what OpenTelemetry reads there."""
+    """Count no more in memory, but what OpenTelemetry reads there.
+
+    It raises nothing.
+
+    >>> tally = begin_tally()
+    >>> end_tally()
+    """
     global is_begun, generation
     with _lock:
         if is_begun:

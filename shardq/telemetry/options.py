@@ -23,8 +23,8 @@ class Spans:
     *tenant* is what spans tell of the shard key, which usually names a tenant: "plain", "hash" (8 letters that are the
     same for the same key) or "off".
 
-        >>> from shardq import Client
-        >>> client = Client.from_url("redis://localhost", spans=Spans(parent=True, tenant="hash"))
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost", spans=Spans(parent=True, tenant="hash"))
     """
 
     parent: bool = False

@@ -82,11 +82,11 @@ class Tally:
 
     `sources` are asked for what holds at the moment, such as how many jobs run.
 
-        >>> from shardq.telemetry.instruments import QUEUE, RETRIED, REASON
-        >>> tally = Tally()
-        >>> tally.add(RETRIED, 1, ((QUEUE, "mails"), (REASON, "time limit")))
-        >>> [(sample.instrument.text, sample.value) for sample in tally.samples()]
-        [('shardq_message_retried_total', 1)]
+    >>> from shardq.telemetry.instruments import QUEUE, RETRIED, REASON
+    >>> tally = Tally()
+    >>> tally.add(RETRIED, 1, ((QUEUE, "mails"), (REASON, "time limit")))
+    >>> [(sample.instrument.text, sample.value) for sample in tally.samples()]
+    [('shardq_message_retried_total', 1)]
     """
 
     def __init__(self) -> None:
@@ -96,18 +96,34 @@ class Tally:
         _TALLIES.add(self)
 
     def begin_again(self) -> None:
-        """Begin with 0 in a child process: what its parent has counted is told by that."""
+        """Begin with 0 in a child process: what its parent has counted is told by that. It raises nothing.
+
+        >>> tally.begin_again()
+        >>> [sample.value for sample in tally.samples()]
+        [0]
+        """
         self._lock = Lock()
         self.sources = []  # they tell of what the parent does, under its locks
         for each in self._series.values():
             each.begin_again(self._lock)
 
     def add(self, instrument: Instrument, value: float, labels: Labels) -> None:
-        """Add *value*, as `Series.add` does. *labels* are pairs (attribute, value), the queue's first."""
+        """Add *value*, as `Series.add` does. *labels* are pairs (attribute, value), the queue's first.
+
+        It raises nothing.
+        """
         self.series(instrument, labels).add(value)
 
     def series(self, instrument: Instrument, labels: Labels) -> Series:
-        """Return the series of these *labels*: keep it where much is added. Names beyond the bounds share one."""
+        """Return the series of these *labels*: keep it where much is added. Names beyond the bounds share one.
+
+        It raises nothing.
+
+        >>> series = tally.series(RETRIED, ((QUEUE, "mails"), (REASON, "time limit")))
+        >>> series.add(2)
+        >>> series.value()
+        3
+        """
         return self._series.get((instrument.name, labels)) or self._bounded(instrument, labels)
 
     def _bounded(self, instrument: Instrument, labels: Labels) -> Series:
@@ -122,7 +138,13 @@ class Tally:
             return found
 
     def observed(self, instrument: Instrument) -> Iterator[tuple[float | Distribution, Labels]]:
-        """Yield the values of one instrument, with all labels: also those that Prometheus's text leaves out."""
+        """Yield the values of one instrument, with all labels: also those that Prometheus's text leaves out.
+
+        It raises only what its sources raise.
+
+        >>> [value for value, labels in tally.observed(RETRIED)]
+        [1]
+        """
         for series in self._all():
             if series.instrument is instrument:
                 yield series.value(), series.labels
@@ -133,7 +155,10 @@ class Tally:
                         yield value, labels
 
     def samples(self) -> list[Sample]:
-        """Return all values, in the order of `INSTRUMENTS`, with the labels that Prometheus's text has."""
+        """Return all values, in the order of `INSTRUMENTS`, with the labels that Prometheus's text has.
+
+        It raises only what its sources raise.
+        """
         found: dict[tuple[str, Labels], Sample] = {}
         measured = [(each.instrument, each.value(), each.labels) for each in self._all()]
         for source in [*self.sources]:

@@ -17,6 +17,13 @@ class ManualClock:
 
     It stands still until `advance` is called; or it also *runs*: then real seconds pass as well, as a Worker wants it,
     whose reads wait.
+
+    ConfigError for a bad time.
+
+    >>> clock = ManualClock(wall=1_700_000_000)
+    >>> clock.advance(30)
+    >>> clock.monotonic(), clock.wall()
+    (30.0, 1700000030.0)
     """
 
     def __init__(self, wall: float = 1_700_000_000.0, *, runs: bool = False) -> None:
@@ -31,11 +38,11 @@ class ManualClock:
         return self._began is not None
 
     def monotonic(self) -> float:
-        """Seconds since this clock was made."""
+        """Seconds since this clock was made. It raises nothing."""
         return self._passed if self._began is None else self._passed + SystemClock().monotonic() - self._began
 
     def wall(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Seconds since the Unix epoch. It raises nothing."""
         return self._wall + self.monotonic()
 
     def advance(self, seconds: float) -> None:

@@ -76,6 +76,16 @@ def fake_client(
     *server* is a `fakeredis.FakeServer`; clients with the same server share their data. With a `ManualClock` the
     imitated server takes its time from the clock, and a call that waits moves the clock on instead of sleeping, unless
     the clock runs. *wait* replaces this, or `time.sleep`, by a function of its own.
+
+    ConfigError for a bad setting, or if fakeredis is not installed.
+
+    >>> clock = ManualClock()
+    >>> queue = fake_client(clock=clock).queue("jobs", visibility_timeout=30)
+    >>> message_id = queue.write("hello", shard_key="acme")
+    >>> delivery = queue.read()
+    >>> clock.advance(30)
+    >>> delivery.lost, queue.read().count
+    (True, 2)
     """
     check_known("Client", settings, ClientSettings.__annotations__)
     driver = _driver(server, clock, wait)  # first, because it raises if fakeredis is missing
@@ -88,6 +98,13 @@ def fake_async_client(*, server: Any = None, clock: Clock | None = None, **setti
     """The twin of `fake_client` for asyncio: an `AsyncClient` that needs no server.
 
     Each call blocks the event loop for as long as the imitated server takes, and tasks that wait let others run.
+
+    ConfigError for a bad setting, or if fakeredis is not installed.
+
+    >>> queue = fake_async_client().queue("jobs", create=True)
+    >>> message_id = await queue.write("hello", shard_key="acme")
+    >>> await queue.len()
+    1
     """
     check_known("AsyncClient", settings, ClientSettings.__annotations__)
     driver = _driver(server, clock, None)

@@ -15,7 +15,10 @@ Lifespan: TypeAlias = AbstractContextManager[Any] | AbstractAsyncContextManager[
 
 @runtime_checkable
 class Application(Protocol):
-    """What a worker runs, if it is no function."""
+    """What a worker runs, if it is no function.
+
+    For the parts of shardq that work.
+    """
 
     @abstractmethod
     def calls(self, environment: Environment) -> CallOf:

@@ -17,6 +17,17 @@ class Nack(Exception):
 
     Without a *delay* the worker's backoff decides. *error* is stored as the message's `last_error`. ConfigError for an
     invalid delay.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", create=True)
+    >>> message_id = queue.write("hello", shard_key="acme")
+    >>> def handle(delivery):
+    ...     worker.stop()
+    ...     raise Nack(delay=60, error="the printer is busy")
+    >>> worker = Worker(queue, handle)
+    >>> worker.run()
+    >>> queue.status(message_id).last_error
+    'the printer is busy'
     """
 
     def __init__(self, delay: float | None = None, error: str = "") -> None:
@@ -28,7 +39,19 @@ class Nack(Exception):
 
 
 class Reject(Exception):
-    """Raise it in a handler to send the message to the dead letters, with *reason*."""
+    """Raise it in a handler to send the message to the dead letters, with *reason*.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", create=True)
+    >>> message_id = queue.write("hello", shard_key="acme")
+    >>> def handle(delivery):
+    ...     worker.stop()
+    ...     raise Reject("unknown format")
+    >>> worker = Worker(queue, handle)
+    >>> worker.run()
+    >>> [each.reason for each in queue.dead()]
+    ['unknown format']
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -68,7 +91,17 @@ class Failed(Exception):
 
 
 class TimeLimit(TimeoutError):
-    """A handler takes longer than its time limit; what it failed with, for an error reporter and as a last error."""
+    """A handler takes longer than its time limit; what it failed with, for an error reporter and as a last error.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=2)
+    >>> message_id = queue.write("hello", shard_key="acme")
+    >>> delivery = queue.read()
+    >>> delivery.nack(error=TimeLimit("took longer than 30 s"))
+    True
+    >>> queue.status(message_id).error_type
+    'TimeLimit'
+    """
 
 
 class HandlerFailed(Exception):

@@ -47,7 +47,10 @@ class _Runs:
         return self._engine.hangs + (self._loop.pool.running if self._loop else 0)
 
     def stop(self) -> None:
-        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
+        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once.
+
+        It raises nothing.
+        """
         self._engine.stop()
 
 
@@ -64,6 +67,18 @@ class Worker(_Runs):
     when its lease is lost or its time limit is over. With `run_in="processes"` each handler, a plain one, runs in a
     child process, which is killed then; if the process dies, its handler has failed. Settings are those of
     `shardq.worker.plan.Plan`. ConfigError for a bad one.
+
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=3)
+    >>> message_id = queue.write({"to": "ada"}, shard_key="acme")
+    >>> def handle(delivery):
+    ...     print("mail to", delivery.payload["to"])
+    ...     worker.stop()
+    >>> worker = Worker(queue, handle, concurrency=4)
+    >>> worker.run()
+    mail to ada
+    >>> worker.tally["ack"]
+    1
     """
 
     def __init__(
@@ -111,6 +126,18 @@ class AsyncWorker(_Runs):
     Async handlers are cancelled when their lease is lost or their time limit is over. Leases are extended from a
     thread, so that a handler that blocks the loop keeps its messages. Settings are those of
     `shardq.worker.plan.Plan`. ConfigError for a bad one.
+
+    >>> client = AsyncClient.from_url("redis://localhost:6379")
+    >>> queue = client.queue("jobs", max_deliveries=3)
+    >>> message_id = await queue.write({"to": "ada"}, shard_key="acme")
+    >>> async def handle(delivery):
+    ...     print("mail to", delivery.payload["to"])
+    ...     worker.stop()
+    >>> worker = AsyncWorker(queue, handle, concurrency=100)
+    >>> await worker.run()
+    mail to ada
+    >>> worker.tally["ack"]
+    1
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from shardq.model.settings import Fair, KeyScope
 
 
 class QueueSettings(TypedDict, total=False):
-    """Any of the fields of `QueueConfig`."""
+    """Settings as `Client.queue` takes them. Any may be left out: the fields are those of `QueueConfig`."""
 
 '''
 

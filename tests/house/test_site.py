@@ -57,6 +57,9 @@ def test_a_docstring_is_markdown() -> None:
     assert names.markdown("Do it::\n\n    run(1 < 2)\n\nA `<b>` is <b>.\n") == (
         "Do it:\n\n```python\nrun(1 < 2)\n```\n\nA `<b>` is &lt;b&gt;."
     )
+    assert names.markdown("Do it.\n\n>>> run(1 < 2)\nTrue\n>>> run()\n\nAnd.") == (
+        "Do it.\n\n```pycon\n>>> run(1 < 2)\nTrue\n>>> run()\n```\n\nAnd."
+    )
     assert [*names.split("a: dict[str, int] = {}, b: str = ','")] == ["a: dict[str, int] = {}", "b: str = ','"]
 
 

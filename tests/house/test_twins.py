@@ -34,6 +34,10 @@ SYNC_ONLY = {"end_wait"}  # a task is cancelled
         ("from a.async_queue import AsyncQueue\n", "from a.queue import Queue\n"),
         ("await self.aclose()\n", "self.close()\n"),
         ("'See `AsyncQueue.read`: await it.'\n", "'See `Queue.read`: await it.'\n"),
+        (
+            "'''Await.\n\n>>> await one()\n>>> async with two():\n...     await three()\nawait\n'''\n",
+            "'''Await.\n\n>>> one()\n>>> with two():\n...     three()\nawait\n'''\n",
+        ),
         ("x = f'AsyncQueue({y})'  # as AsyncClient\n", "x = f'Queue({y})'  # as Client\n"),
         ("'For one loop, for one event loop.'\n", "'For one loop. One per process is enough.'\n"),
         ("Asynchronous = a_sync = is_async = 1\n", "Asynchronous = a_sync = is_async = 1\n"),

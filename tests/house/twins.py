@@ -7,7 +7,8 @@
 - `except asyncio.CancelledError` is left out, since nobody cancels a thread. A `try` that has nothing else is left out
   around what it tries.
 - `CODE` is replaced as it stands.
-- The names in texts and comments are translated, too. `PHRASES` has what is true of one client only.
+- The names in texts and comments are translated, too. `PHRASES` has what is true of one client only. The examples of
+  docstrings, which begin with ">>>", are code: `async` and `await` are left out of them.
 - ruff leaves out the imports that nobody needs any more, and formats the result.
 
 It cannot translate asyncio itself, such as tasks and futures. What needs them is written by hand, once for each client,
@@ -56,6 +57,8 @@ PHRASES: Final = {
     "The first call binds it to the running loop.": "Safe across threads and usable after a fork.",
     "used by the tasks of one event loop": "used by the threads of one process",
 }
+EXAMPLE: Final = re.compile(r"^ *(?:>>>|\.\.\.) .*$", re.MULTILINE)
+"""A line of code in a docstring."""
 
 
 def translated(source: str) -> str:
@@ -100,6 +103,7 @@ def _is_of_cancellation(handler: ast.ExceptHandler) -> bool:
 def _reworded(text: str) -> str:
     for phrase, other in PHRASES.items():
         text = text.replace(phrase, other)
+    text = EXAMPLE.sub(lambda found: re.sub(r"\b(?:async|await) ", "", found[0]), text)
     return re.sub(r"\w+", lambda found: _renamed(found[0]), text)
 
 

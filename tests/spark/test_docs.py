@@ -1,4 +1,4 @@
-"""What docs/spark.md shows works, and docs/spark-consuming.md after it."""
+"""What docs/spark.md shows works, docs/spark-consuming.md after it, and the examples of the reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from tests.house import doc_blocks
+from tests.house import doc_blocks, docstrings
 
 CONSUMING = doc_blocks.ROOT / "docs" / "spark-consuming.md"
 
@@ -48,3 +48,14 @@ def test_the_pages_sink_has_all_that_was_acked_after_its_checkpoint_was_lost(
     sink = spark.read.parquet(names["folder"])
     assert (sink.count(), sink.select("message_id").distinct().count()) == (900, 900)
     queue.delete(expected=None)
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.timeout(300)
+def test_the_examples_of_the_reference_run(spark: Any, url: str, client: Client) -> None:
+    def fresh() -> str:
+        client.queue("jobs", create=True).declare()
+        client.queue("jobs", create=True).delete(expected=None)
+        return url
+
+    assert "\n".join(docstrings.run_all("shardq.spark", fresh, spark=spark)) == ""

@@ -54,6 +54,13 @@ def consuming(
 
     With *schema* only its columns are made, and payloads are decoded to the type that it gives them. *parse_mode* says
     what becomes of those that do not fit: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> ids = client.queue("jobs", create=True).write_many([(b"hello", "acme"), (b"", "umbrella")])
+    >>> with consuming(spark, url="redis://localhost:6379", queue="jobs", schema="shard_key string") as df:
+    ...     sorted(row.shard_key for row in df.collect())
+    ['acme', 'umbrella']
     """
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")

@@ -32,9 +32,9 @@ Verb = Callable[[QueueState, Sequence[Received], Sequence[str]], Op[list[Settled
 
 
 class Settlement(NamedTuple):
-    """How many rows were settled, and how many were not: their lease had ended, or the message was cancelled.
+    """How many rows were `settled`, and how many not: their lease was `lost`, or the message was `cancelled`.
 
-    `dead` are those that became dead letters, because they were rejected or had no delivery left.
+    `ack` returns one. `dead` are those that became dead letters, because they were rejected or had no delivery left.
     """
 
     settled: int
@@ -44,18 +44,48 @@ class Settlement(NamedTuple):
 
 
 def ack(df: DataFrame, *, url: str) -> Settlement:
-    """Say of the messages of *df* that their work is done. It needs the column `lease` only."""
+    """Say of the messages of *df* that their work is done. It needs the column `lease` only.
+
+    ConfigError if it has not; BackendError if Redis did not answer.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> ids = client.queue("jobs", create=True).write_many([(b"hello", "acme"), (b"", "umbrella")])
+    >>> with consuming(spark, url="redis://localhost:6379", queue="jobs", ack_on="job") as df:
+    ...     ack(df, url="redis://localhost:6379")
+    Settlement(settled=2, lost=0, cancelled=0, dead=0)
+    """
     return _settled(df, "", url, lambda state, held, _: settle.ack(state, held))
 
 
 def nack(df: DataFrame, *, url: str, delay: float = 0.0, error: str | Column = "") -> Settlement:
-    """Give the messages of *df* back, to be delivered again after *delay* seconds. *error* is a text or a column."""
+    """Give the messages of *df* back, to be delivered again after *delay* seconds. *error* is a text or a column.
+
+    Errors as of `ack`, and ConfigError for a bad *delay*.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> ids = client.queue("jobs", create=True).write_many([(b"hello", "acme"), (b"", "umbrella")])
+    >>> with consuming(spark, url="redis://localhost:6379", queue="jobs", ack_on="job") as df:
+    ...     nack(df, url="redis://localhost:6379", delay=60, error="the sink is full")
+    Settlement(settled=2, lost=0, cancelled=0, dead=0)
+    """
     seconds("delay", delay, 0, MAX_BLOCK)
     return _settled(df, error, url, lambda state, held, errors: settle.nack(state, held, delay, errors))
 
 
 def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
-    """Move the messages of *df* to the dead letters. *reason* is a text, or a column with one for each."""
+    """Move the messages of *df* to the dead letters. *reason* is a text, or a column with one for each.
+
+    BackendError and ConfigError as of `ack`.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> ids = client.queue("jobs", create=True).write_many([(b"hello", "acme"), (b"", "umbrella")])
+    >>> with consuming(spark, url="redis://localhost:6379", queue="jobs", ack_on="job") as df:
+    ...     reject(df.where("payload = ''"), url="redis://localhost:6379", reason="the payload is empty")
+    Settlement(settled=0, lost=0, cancelled=0, dead=1)
+    """
     return _settled(df, reason, url, settle.reject)
 
 
@@ -64,6 +94,14 @@ def settle_last(query: StreamingQuery, *, url: str) -> None:
 
     Without this its messages come again when their leases end, unless the query is started again before that.
     ConfigError while the query runs. A micro-batch that was not committed is left as it is.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> message_id = client.queue("jobs", create=True).write(b"hello", shard_key="acme")
+    >>> held = spark.readStream.format("shardq").options(url="redis://localhost:6379", subscribe="jobs", mode="consume")
+    >>> query = held.load().writeStream.format("noop").trigger(availableNow=True).start()
+    >>> query.awaitTermination()
+    >>> settle_last(query, url="redis://localhost:6379")
     """
     if query.isActive:
         raise ConfigError("the query still runs, and settles its micro-batches itself: stop it first")
@@ -80,6 +118,19 @@ def settle_failed(query: StreamingQuery, *, url: str) -> None:
     The query, started again from its checkpoint, goes on with a micro-batch of half the size. Without this it is handed
     the same messages once more, and only if it fails again with these they are given back, without the job's error.
     ConfigError while the query runs. Nothing happens if no micro-batch was under way.
+
+    >>> from shardq import Client
+    >>> client = Client.from_url("redis://localhost:6379")
+    >>> message_id = client.queue("jobs", create=True).write(b"hello", shard_key="acme")
+    >>> from pyspark.errors import StreamingQueryException
+    >>> def work(df, batch):
+    ...     raise ValueError("the sink is away")
+    >>> held = spark.readStream.format("shardq").options(url="redis://localhost:6379", subscribe="jobs", mode="consume")
+    >>> query = held.load().writeStream.foreachBatch(work).start()
+    >>> try:
+    ...     query.awaitTermination()
+    ... except StreamingQueryException:
+    ...     settle_failed(query, url="redis://localhost:6379")
     """
     if query.isActive:
         raise ConfigError("the query still runs: wait until it has ended")

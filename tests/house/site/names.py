@@ -16,6 +16,8 @@ from tests.house.site.staging import CODE
 WIDTH: Final = 100
 """Letters of a line; a longer signature has a line for each argument."""
 BLOCK: Final = re.compile(r"^(.*?)::\n\n((?:(?:    .*)?\n)+)", re.MULTILINE)
+EXAMPLE: Final = re.compile(r"^>>> .*\n(?:.+\n)*", re.MULTILINE)
+"""An example of a docstring, up to the next empty line."""
 TITLES: Final = {
     "client": "Client and worker", "asyncio": "The same with asyncio", "values": "What calls take and return",
 }  # fmt: skip
@@ -52,7 +54,7 @@ def entry(each: Public) -> Iterator[str]:
     fields = [member for member in api.members(each) if isinstance(member, griffe.Attribute)]
     if fields:
         yield "| field | type | what |\n|---|---|---|"
-        yield "".join(f"| `{one.name}` | {type_of(one)} | {line(api.text(one))} |\n" for one in fields)
+        yield "".join(f"| `{one.name}` | {type_of(one, each)} | {line(api.text(one))} |\n" for one in fields)
     for member in api.members(each):
         if isinstance(member, griffe.Function):
             yield f"### {each.name}.{member.name}\n"
@@ -93,9 +95,9 @@ def split(arguments: str) -> Iterator[str]:
     yield arguments[begun:].strip()
 
 
-def type_of(each: griffe.Attribute) -> str:
-    """Return the type of a field as a table has it."""
-    text = str(each.annotation or "").removeprefix("Annotated[")
+def type_of(each: griffe.Attribute, kind: griffe.Class) -> str:
+    """Return the type of a field of a class as a table has it."""
+    text = api.type_of(each, kind).removeprefix("Annotated[")
     return f"`{next(split(text))}`".replace("|", "or") if text else ""
 
 
@@ -106,7 +108,7 @@ def line(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Return a docstring as Markdown: its blocks of code get fences."""
-    fenced = BLOCK.sub(in_fences, f"{text}\n")
+    fenced = EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}```\n", BLOCK.sub(in_fences, f"{text}\n"))
     parts = CODE.split(fenced)
     parts[::2] = [part.replace("<", "&lt;").replace(">", "&gt;") for part in parts[::2]]
     return "".join(parts).strip()
