@@ -50,7 +50,7 @@ def posted(item: I, until: float, lane: Hashable) -> Caller[I, Any]:
 
 
 def must_tell(caller: Caller[Any, Any]) -> bool:
-    """Return whether the result of a posted caller must be told now: it has ended, and this is the first to ask."""
+    """Return whether the result of a posted caller must be passed on now: it has ended, and nobody asked yet."""
     if caller.phase is not Phase.ENDED or caller.wake is wake_nobody:
         return False
     caller.wake = wake_nobody
