@@ -26,7 +26,7 @@ MAX_STREAMS_PER_SHARD: Final = 16
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """N streams, M per shard, for a number of tenants of which `noisy` flood at a time; and what that gives."""
+    """N streams, M per shard, for a number of tenants while `noisy` of them flood at a time; and the result."""
 
     streams: int
     streams_per_shard: int
@@ -82,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> Cost:
-        """What the streams and shards of this plan cost."""
+        """The cost of this plan's streams and shards."""
         return cost(self.streams, self.streams_per_shard)
 
 

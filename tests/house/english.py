@@ -29,7 +29,7 @@ WORDS_OF_LITERAL: Final = 4
 
 RULES: Final = {
     "so many": (r"\b(?:so many|so much)\b(?! (?:as|that))", "say what is counted"),
-    "of which": (r"\bof (?:which|whom)\b", "begin the clause with its subject"),
+    "of which": (r"(?<!none )(?<!most )(?<!some )(?<!both )of (?:which|whom)\b", "begin the clause with its subject"),
     "of that": (r"(?:^|[.,;:(]\s)of (?:that|those|these|them|it|what)\b", "begin the clause with its subject"),
     "is told": (r"\b(?:is|are|was|were|be|been|being) told\b(?! apart)", "learns, the reply says, is reported"),
     "is said of": (r"\b(?:is|are|was|were) said (?:of|to)\b|\bsaid of\b", "describes, says"),

@@ -16,51 +16,34 @@ LEFT: Final[dict[str, int]] = {
     "CONTRIBUTING.md": 6,
     "README.md": 2,
     "docs": 81,
-    "shardq/arguments.py": 1,
-    "shardq/bearer.py": 2,
     "shardq/cli": 82,
     "shardq/client": 96,
-    "shardq/clock.py": 1,
-    "shardq/codec.py": 1,
     "shardq/dashboard": 149,
-    "shardq/datasink": 2,
-    "shardq/declared": 7,
     "shardq/django": 16,
-    "shardq/drivers": 32,
-    "shardq/durability.py": 2,
     "shardq/edge": 46,
     "shardq/errors.py": 4,
     "shardq/exporter": 57,
-    "shardq/extras.py": 1,
-    "shardq/flow": 9,
     "shardq/gateway": 66,
     "shardq/jobs": 45,
     "shardq/model": 72,
-    "shardq/ops": 4,
     "shardq/outlook": 81,
     "shardq/partitions": 91,
-    "shardq/parts.py": 1,
-    "shardq/planner": 14,
-    "shardq/platforms.py": 1,
-    "shardq/protocol": 41,
     "shardq/reports": 15,
-    "shardq/routing": 13,
-    "shardq/shard_cache.py": 2,
-    "shardq/sharding.py": 2,
     "shardq/spark": 131,
     "shardq/tasks": 17,
     "shardq/telemetry": 33,
     "shardq/testing": 4,
-    "shardq/timing": 6,
     "shardq/whatif": 22,
     "shardq/worker": 103,
 }
 """Findings of the rooms that nobody has gone through yet. The numbers only shrink."""
-EXCEPTIONS: Final[dict[str, str]] = {}
+EXCEPTIONS: Final[dict[str, str]] = {
+    "An empty script with so many keys": "the title of a table in benchmarks/results",
+}
 """Words that break a rule, and why they stay. The list only shrinks."""
 MAX_LONG_SHARE: Final = 0.01
 """The part of all sentences that may have more than 35 words."""
-MAX_RIDDLE_SHARE: Final = 0.036
+MAX_RIDDLE_SHARE: Final = 0.034
 """The part of all clauses that may begin with what, who or of."""
 
 WRONG: Final = {

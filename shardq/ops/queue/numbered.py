@@ -4,7 +4,7 @@ Redis remembers its answer, so a repetition gets the same. A call whose effect o
 time goes this way: a write, a cancel, a redrive.
 
 the verb answers        what follows
-EPOCH                   the queue is looked up, and the call made anew with the same number
+EPOCH                   the queue is looked up, and the call made again with the same number
 FULL max_producers      if no try may have run, once more without a sequence; else the outcome is unknown
 STALE                   the outcome is unknown
 """

@@ -17,7 +17,7 @@ class Phase(Enum):
     |---|---|---|
     | WAITING | LEADING | fewer calls than the most are under way, or one has ended: it makes the next one |
     | WAITING | IN_CALL | a leader makes a call for it, too, or a task makes one for all who wait |
-    | LEADING | IN_CALL | its call is also for those who wait, or it goes on with the call of a leader that left |
+    | LEADING | IN_CALL | its call is also for those who wait, or it continues the call of a leader that left |
     | IN_CALL | LEADING | the leader of its call left, and it is the first who stayed (`SharedCall.heir`) |
     | WAITING, IN_CALL | ENDED | it has its result, its time is up, or it left |
     """

@@ -30,7 +30,7 @@ BYTE_POSITIONS = 255
 """With up to this many declared streams, a position takes one byte; with more, two."""
 
 MIN_PACKED_WRITE = 8
-"""Messages from which on words that are packed already are worth their while."""
+"""Cached, already packed words pay off from this many messages on."""
 
 CACHED_SHARDS = 4096
 """Shard keys whose common parts of messages are kept: 0.9 MB at most, as tenants choose them."""
