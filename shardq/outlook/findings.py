@@ -1,4 +1,4 @@
-"""What is wrong with a queue: nobody reads it, its leases end by time, it was paused and forgotten."""
+"""Problems of a queue: nobody reads it, its leases end by time, it was paused and forgotten."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A pause: of a shard key, or (None) of the whole queue; since when, until when, by whom, and why.
+    """A pause: of a shard key, or (None) the whole queue; since when, until when, by whom, and why.
 
     `since` is None if nobody knows. `until` is infinite if it has no end, and None if there is no pause.
     """

@@ -1,4 +1,4 @@
-"""What a change would do to those that wait, before it is made: it is reckoned as the outlook is, with the change."""
+"""The effect of a change on those that wait, before it is made: it is reckoned as the outlook is, with the change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Key = str | bytes
 Change = Callable[[Waiter], Waiter]
 
 MIN_CHANGE: Final = 0.5
-"""Seconds by which a wait changes at least, if that is told."""
+"""Seconds by which a wait changes at least, if that is shown."""
 LONG_WAIT_SECONDS: Final = 60.0
 """Seconds from which on it is a warning that others wait longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """When what waits is served, before a change and after it: of one shard key (`own`), and of all others.
+    """When waiting messages are served, before a change and after it: those of one shard key (`own`), and the others.
 
     All are seconds; None where nobody knows, or where it is never served as things stand. `is_known` says whether the
     queue is served at a pace that is known, so that a change of the others' wait would be seen.
@@ -69,7 +69,7 @@ class Effect:
 
 
 class Foresight:
-    """What changes would do to those that wait in one queue, by *facts* of one look at it."""
+    """The effects of changes on those that wait in one queue, by *facts* of one look at it."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

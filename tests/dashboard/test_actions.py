@@ -164,7 +164,7 @@ async def test_a_purge_counts_and_wants_the_name_typed(counter: Counter, mails: 
     assert "This cannot be undone." in asked.text
     assert asked["danger"] == "acme"
     wrong = await ada.act("purge", asked["ticket"], typed="acm")
-    assert (wrong.status, wrong.text) == (400, "Type acme to go on: nothing was done.")
+    assert (wrong.status, wrong.text) == (400, "Type acme to continue: nothing was done.")
     assert mails.stats().backlog == 25
     done = await ada.act("purge", asked["ticket"], typed="acme", note="left us")
     assert done["said"] == "Removed of acme: 20 waiting, 1 delayed, 4 dead letters."

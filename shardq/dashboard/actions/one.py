@@ -1,4 +1,4 @@
-"""What is done with one thing: a message is cancelled, a schedule runs now, an action is stopped."""
+"""Actions on one thing: a message is cancelled, a schedule runs now, an action is stopped."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def _say_go_on(desk: Desk, given: Given, wish: Wish) -> DialogText:
 async def _go_on(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     one = await _action(desk, given)
     if one.kind in ("cancel", "delete_dead") and desk.person.role < Role.ADMIN:
-        raise ActionRefused("What removes messages is for the role admin.", FORBIDDEN)
+        raise ActionRefused("Actions that remove messages are for the role admin.", FORBIDDEN)
     await desk.handles.take_over(given.queue, one.id)
     return DialogDone(f"The {ACTION_WORDS[one.kind].noun} goes on.", one.id)
 

@@ -62,7 +62,7 @@ def _state(controls: Controls, given: Given) -> State:
 
 
 def _changed(pause: Control | None) -> str:
-    """What somebody has done who was faster."""
+    """Say what somebody has done who was faster."""
     if pause is None:
         return "the pause has ended meanwhile"
     ends = "without an end" if math.isinf(pause.until) else "for a while"

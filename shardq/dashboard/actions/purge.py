@@ -13,7 +13,7 @@ from shardq.model.wording import number, plural
 from shardq.outlook.names import name_of
 
 MAX_PURGE_SECONDS: Final = 300.0
-"""Seconds for which the purge of one tenant may go on: it takes the server some µs a message."""
+"""Seconds that the purge of one tenant may take: it takes the server some µs a message."""
 
 _IN_FLIGHT = Field("in_flight", "Cancel what is in flight, too", "flag")
 

@@ -50,7 +50,7 @@ class ActionRefused(Exception):
 
 
 class MayHaveBegun(OutcomeUnknown):
-    """An action on many messages has begun, or not: no answer came. If it has, this process goes on with it."""
+    """An action on many messages has begun, or not: no answer came. If it has, this process continues it."""
 
 
 _PLAIN: Final[Sequence[tuple[type[ShardqError], str]]] = (
@@ -63,7 +63,7 @@ _PLAIN: Final[Sequence[tuple[type[ShardqError], str]]] = (
 
 
 def refusal_of(error: ShardqError) -> ActionRefused:
-    """Return what the page says of an error of the library. What Redis says may name hosts: the log alone has it."""
+    """Return what the page says of an error of the library. Redis's own text may name hosts: the log alone has it."""
     match error:
         case MessageNotFound():
             return ActionRefused("There is no such message any more: it is done, or was removed.", NOT_FOUND)

@@ -1,4 +1,4 @@
-"""What a tenant may have beside others: limits of its own for a while, a plan, and a weight."""
+"""A tenant's share beside others: limits of its own for a while, a plan, and a weight."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def _set_limits(
 
 
 def _limits_changed(own: LimitControl | None) -> str:
-    """What somebody has done who was faster."""
+    """Say what somebody has done who was faster."""
     if own is None:
         return "its own limits have ended meanwhile"
     if isinstance(own.limits, str):
@@ -208,7 +208,7 @@ def _plan_words(plan: Plan) -> str:
 
 
 def _served(has: Tenant, effect: Effect) -> list[DialogLine]:
-    """What it means for what waits of it, and for the others."""
+    """Say what it means for the waiting messages of the tenant, and for the others."""
     lines: list[DialogLine] = []
     waits = "waits" if has.backlog == 1 else "wait"
     if has.backlog and effect.own_after is not None:
