@@ -54,7 +54,8 @@ class _Answer:
         """Whether this stands for now, if an answer may be this many *seconds* old, and *longest* if it took long.
 
         It and the answer before are compared, and the one that took less counts: one hiccup says nothing of what a
-        question costs. An answer that is outdated still rests for what it took, so that nobody makes others ask much by many actions.
+        question costs. An answer that is outdated still rests for what it took, so that nobody makes others ask much by
+        many actions.
         """
         if not self.task.done():
             return True
