@@ -1,6 +1,7 @@
 """Plain English: the texts that people read, and the rules for them.
 
-A text is a docstring, a comment, the words of an error or of `--help`, a comment in lua/, or a paragraph of a page.
+A text is a docstring, a comment, any string of several words (errors, `--help`, lines of a log, screens), a comment in
+lua/, or a paragraph of a page.
 `python -m tests.house.english` counts the places that break a rule; with paths behind it, it names each of them:
 `python -m tests.house.english shardq/ops lua`.
 """
@@ -38,7 +39,7 @@ RULES: Final = {
     "anew": (r"\b(?:anew|afresh)\b", "again"),
     "whoever": (r"\bwhoever\b|\bwhosever\b", "name who it is"),
     "takes along": (r"\btak(?:e|es|en|ing) along\b", "carries"),
-    "many a": (r"\bmany an?\b", "many"),
+    "many a": (r"\bmany an? (?!second|minute|hour|day)", "many"),
     "what heads": (r"(?:^|[.;]\s+)(?:What|Who|Whose|Whom)\b(?![^.]*\?)", "name the thing: 'The records that …'"),
 }  # fmt: skip
 """Each rule: what breaks it, and what to write."""
@@ -61,7 +62,9 @@ ROW: Final = re.compile(r"@verb \w+ \| [^:]*: |@record .*|(?:KEYS|ARGV)\[[^\]]*\
 """The beginning of a row above a verb in lua/, or of a format: no sentence."""
 STARTS: Final = re.compile(rf"{ROW.pattern}|[-*] |\S+ {{3,}}| {{2,}}\S+ {{3,}}")
 """The beginning of another comment, without an empty line between."""
-SPEAKING: Final = frozenset({"help", "description", "epilog", "summary", "title", "label", "message", "reason"})
+SMALL_WORD: Final = re.compile(r"\b[a-z]{2,}\b")
+CODE_MARK: Final = re.compile(r"\bSELECT\b|\bFROM\b|</|\(\?|local |\breturn ")
+"""In a string that only programs read: SQL, HTML, patterns, Lua, Python."""
 
 
 @dataclass(frozen=True)
@@ -107,19 +110,20 @@ def texts() -> Iterator[Text]:
 
 
 def of_python(path: Path) -> Iterator[Text]:
-    """The docstrings, comments, errors and help texts of a module."""
+    """The docstrings, comments, and strings of several words of a module."""
     name, source = _name(path), path.read_text()
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(ast.parse(source))]
+    pieces = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         match node:
             case ast.Expr(value=ast.Constant(value=str(words)) as constant):
+                pieces.add(id(constant))
                 yield from _parts(name, words, constant.lineno)
-            case ast.Raise(exc=ast.Call(args=values)):
-                yield from _literals(name, values)
-            case ast.keyword(arg=key, value=value) if key in SPEAKING:
-                yield from _literals(name, [value])
-            case ast.Call(func=ast.Attribute(attr="warning" | "error" | "info" | "exception"), args=values):
-                yield from _literals(name, values)
+            case ast.Constant(value=str(words)) if id(node) not in pieces:
+                yield from _literal(name, node.lineno, words)
+            case ast.JoinedStr(values=parts):
+                words = "".join(str(each.value) if isinstance(each, ast.Constant) else "…" for each in parts)
+                yield from _literal(name, node.lineno, words)
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = [each for each in tokens if each.type == tokenize.COMMENT and not DIRECTIVE.match(each.string)]
     behind = [bool(each.line[: each.start[1]].strip()) for each in comments]
@@ -151,18 +155,10 @@ def _parts(name: str, words: str, line: int = 1) -> Iterator[Text]:
         line += part.count("\n")
 
 
-def _literals(name: str, values: Iterable[ast.expr]) -> Iterator[Text]:
-    """The strings among *values*, with an ellipsis in place of each value that is put in."""
-    for value in values:
-        match value:
-            case ast.Constant(value=str(words)):
-                pass
-            case ast.JoinedStr(values=parts):
-                words = "".join(str(each.value) if isinstance(each, ast.Constant) else "…" for each in parts)
-            case _:
-                continue
-        if len(words.split()) >= WORDS_OF_LITERAL:
-            yield Text(name, value.lineno, words)
+def _literal(name: str, line: int, words: str) -> Iterator[Text]:
+    """The paragraphs of a string that people read, with an ellipsis in place of each value that is put in."""
+    if len(SMALL_WORD.findall(words)) >= WORDS_OF_LITERAL and not CODE_MARK.search(words):
+        yield from _parts(name, words, line)
 
 
 def _comments(name: str, lines: Iterable[tuple[int, str, bool]]) -> Iterator[Text]:
