@@ -275,7 +275,9 @@ def _fsync_gaps(facts: ServerFacts) -> Iterator[Gap]:
             ),
         )
     if facts.rewrite_pauses_fsync is None:
-        yield _unchecked("fsync", "disk", "syncing goes on while the file is rewritten", "no-appendfsync-on-rewrite no")
+        yield _unchecked(
+            "fsync", "disk", "syncing continues while the file is rewritten", "no-appendfsync-on-rewrite no"
+        )
     elif facts.rewrite_pauses_fsync:
         yield Gap(
             "fsync",
@@ -310,7 +312,7 @@ def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[Gap]:
             "replicas",
             (
                 f'durability "{durability}" should have min-replicas-to-write {wanted}, but it is '
-                f"{facts.min_replicas}: a primary cut off from its replicas goes on leasing messages that the new "
+                f"{facts.min_replicas}: a primary cut off from its replicas continues to lease messages that the new "
                 "primary leases too"
             ),
         )

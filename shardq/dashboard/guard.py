@@ -38,7 +38,9 @@ OPEN_PATHS: Final = frozenset({"/login", "/logout"})
 
 FAILED: Final = "This failed. The log of the page's process says why."
 ENDED: Final = "The page has ended: its process closed its client of Redis. Try again when it was started again."
-OTHER_PROCESS: Final = "The page began in another process or event loop, and cannot go on in this one: start it again."
+OTHER_PROCESS: Final = (
+    "The page began in another process or event loop, and cannot continue in this one: start it again."
+)
 
 log = logging.getLogger("shardq.dashboard")
 

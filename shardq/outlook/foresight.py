@@ -51,9 +51,9 @@ class Effect:
         """Return what it means for the others, as a sentence; '' where nobody knows. *at_most*: it may be less.
 
         >>> Effect(True, others_before=8.0, others_after=11.0).on_others()
-        'The others wait 3.0 s longer: what waits of them is served in 11 s instead of 8.0 s.'
+        'The others wait 3.0 s longer: their messages are served in 11 s instead of 8.0 s.'
         >>> Effect(True, others_before=480.0, others_after=12.0).on_others()
-        'What waits of the others is served in 12 s instead of 8 min.'
+        'The messages of the others are served in 12 s instead of 8 min.'
         >>> Effect(True, others_before=0.0, others_after=0.2).on_others()
         'Nobody else waits longer.'
         """
@@ -63,9 +63,9 @@ class Effect:
             return "Nobody else waits longer."
         times = f"served in {span(self.others_after)} instead of {span(self.others_before)}"
         if self.longer < 0:
-            return f"What waits of the others is {times}."
+            return f"The messages of the others are {times}."
         most = "at most " if at_most else ""
-        return f"The others wait {most}{span(self.longer)} longer: what waits of them is {times}."
+        return f"The others wait {most}{span(self.longer)} longer: their messages are {times}."
 
 
 class Foresight:

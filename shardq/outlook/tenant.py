@@ -151,7 +151,7 @@ def _paused(case: TenantCase, pause: Control) -> Said:
     else:
         parts += [", and nothing of it waits."]
     end: Parts = ["It ends by itself at ", At(pause.until, case.now), "."]
-    rest = "Until then nothing of it is delivered; what is in flight goes on."
+    rest = "Until then nothing of it is delivered; messages in flight continue."
     note = f"“{name_of(pause.note, MAX_NOTE)}”, says the pause." if pause.note else ""
     return said("pause", parts, sentences("Somebody must end the pause." if is_endless else end, rest, note))
 

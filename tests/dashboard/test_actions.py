@@ -56,7 +56,7 @@ async def test_a_pause_of_the_whole_queue_says_that_all_wait(counter: Counter, m
     mails.read()
     asked = await counter.visitor().ask("pause", queue="mails", seconds="")
     assert "It is the whole queue: 2 messages of all tenants wait until somebody ends it." in asked.text
-    assert "1 message in flight goes on, and writes go on, too." in asked.text
+    assert "1 message in flight continues, and so do writes." in asked.text
     assert "A pause without an end is easily forgotten." in asked.text
     assert (await counter.visitor().act("pause", asked["ticket"]))["said"] == "mails is paused until somebody ends it."
     assert mails.paused() == {None: math.inf}
@@ -327,7 +327,7 @@ async def test_an_action_of_another_is_stopped(counter: Counter, mails: Queue) -
     assert "mia has another action under way on this queue" in busy.text
     asked = await jonas.ask("stop", queue="mails", id=action.id)
     assert asked["title"] == "Stop the redrive of mia in mails"
-    assert "What is done stays done; all others stay." in asked.text
+    assert "Messages that are done stay done; all others stay." in asked.text
     assert (await jonas.act("stop", asked["ticket"]))["said"] == "The redrive stops with its next piece."
     assert action.wait().state == "stopped"
     assert events(mails, "stopped") == [("jonas", "")]

@@ -34,7 +34,7 @@ UNAVAILABLE: Final = 503
 
 
 MAY_HAVE_BEGUN: Final = (
-    "No answer came: it may have begun, or not. If it has, it stands on Failures, and goes on by itself within a "
+    "No answer came: it may have begun, or not. If it has, it stands on Failures, and continues by itself within a "
     "minute. Look there before you do it again."
 )
 DENIED: Final = "Redis does not let the page do this: its user of Redis needs the rights of an operator."
@@ -75,7 +75,7 @@ def refusal_of(error: ShardqError) -> ActionRefused:
             return ActionRefused(sentence(str(error)), BAD_REQUEST)
         case PartlyDone():
             return ActionRefused(
-                f"It was done in part ({error.done:,} so far). Look, and do it again to go on.", UNAVAILABLE
+                f"It was done in part ({error.done:,} so far). Look, and do it again to continue.", UNAVAILABLE
             )
         case BackendError() if isinstance(error.__cause__, steps.Refused) and is_denied(error.__cause__):
             return ActionRefused(DENIED, UNAVAILABLE)

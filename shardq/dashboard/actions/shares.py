@@ -52,7 +52,7 @@ async def _say_limit(desk: Desk, given: Given, wish: Wish) -> DialogText:
     else:
         limits = [*([f"{rate:,g} a second"] if rate else []), *([f"{most:,} in flight"] if most else [])]
         most_of = f"At most {' and '.join(limits)}, "
-        lines.append(line(most_of, _ends(wish, controls.time), ". What is beyond waits, and delays nobody."))
+        lines.append(line(most_of, _ends(wish, controls.time), ". The rest waits, and delays nobody."))
         if wish["seconds"] and own is not None:
             told = "At the end it has no limits of its own: what it has now does not come back."
             lines.append(line(told, tone="warn"))
@@ -215,7 +215,8 @@ def _served(has: Tenant, effect: Effect) -> list[DialogLine]:
         before = "" if effect.own_before is None else f" instead of {span(effect.own_before)}"
         is_same = effect.own_before is not None and abs(effect.own_after - effect.own_before) < 1
         told = "as it would be anyway" if is_same else f"in about {span(effect.own_after)}{before}"
-        lines.append(line(f"What waits of it, {plural(has.backlog, 'message')}, is served {told}."))
+        is_ = "is" if has.backlog == 1 else "are"
+        lines.append(line(f"Its {plural(has.backlog, 'waiting message')} {is_} served {told}."))
     elif has.backlog:
         lines.append(line(f"{plural(has.backlog, 'message')} of it {waits} now."))
     if told := effect.on_others():

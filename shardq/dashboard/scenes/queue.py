@@ -99,7 +99,7 @@ def _no_help(look: NumbersLook) -> Parts:
     """Return what is said where nothing is known that would let anything be served sooner."""
     drains = look.outlook.drains
     if look.verdict.kind == "failing" and drains == "empty":
-        return ["Who writes is served at once: look at ", _failing(look), "."]
+        return ["Writers are served at once: look at ", _failing(look), "."]
     if look.verdict.kind == "failing":
         return ["Look at ", _failing(look), "."]
     if drains == "unknown":

@@ -89,7 +89,7 @@ def _refused(state: QueueState, shard_key: str | bytes, reply: Any) -> ShardqErr
             return missing(state)
         case b"NONE":
             return ConfigError(
-                f"queue {state.keys.name!r} stores no schedules: configure(max_schedules=1000) lets it store so many"
+                f"queue {state.keys.name!r} stores no schedules: configure(max_schedules=1000) lets it store that many"
             )
         case _:
             return _full(state, shard_key, *reply[1:])
