@@ -83,7 +83,8 @@ def of_silent(queue: str, away: Sequence[int]) -> Iterator[Finding]:
             "partitions",
             f"{plural(len(away), 'partition')} of it did not answer: {some}.",
             "Its node is down, or out of reach: CLUSTER NODES names it. The other partitions continue. Writes whose "
-            "shard keys have their home there fail, and what it has is not read, until it is back or a replica takes over.",
+            "shard keys have their home there fail, and its messages are not read, until it is back or a replica takes "
+            "over.",
             queue,
         )
 

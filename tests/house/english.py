@@ -56,6 +56,8 @@ CODE: Final = re.compile(r"`[^`]*`")
 TARGET: Final = re.compile(r"\]\([^)\s]*\)|<!--.*?-->|<[^>]+>", re.DOTALL)
 PART: Final = re.compile(r"(\n\s*\n|\n(?=\s*(?:[-*#|]|\d+\.)\s))")
 """The border of two paragraphs, list entries or rows."""
+HEADING: Final = re.compile(r"\s*#+ ")
+"""It is a question, or a name that links use."""
 MARKER: Final = re.compile(r"^\s*(?:[-*#>]+|\d+\.)\s+")
 DIRECTIVE: Final = re.compile(r"# (?:noqa|type:|fmt:|pragma|mypy:|ruff:)|#!")
 ROW: Final = re.compile(r"@verb \w+ \| [^:]*: |@record .*|(?:KEYS|ARGV)\[[^\]]*\] [^:]*:?|Reply:?|-{9,}")
@@ -75,7 +77,7 @@ class Text:
     line: int
     words: str
     is_row: bool = False
-    """Whether it describes a format or stands behind code, in parts of sentences: only the rules look at it."""
+    """Whether it is in parts of sentences: a cell, a format, a comment behind code. Only the rules look at it."""
 
     @property
     def plain(self) -> str:
@@ -145,13 +147,14 @@ def of_page(path: Path) -> Iterator[Text]:
 
 
 def _parts(name: str, words: str, line: int = 1) -> Iterator[Text]:
-    """The paragraphs, list entries and table cells of *words*, without blocks of code."""
+    """The paragraphs, list entries and table cells of *words*, without headings and blocks of code."""
     words = FENCE.sub(lambda found: "\n" * found[0].count("\n"), words)
     for part in PART.split(words):
         begin = line + part[: len(part) - len(part.lstrip())].count("\n")
-        for cell in re.split(r"(?<!\\)\|", part) if part.lstrip().startswith("|") else [part]:
-            if WORD.search(cell):
-                yield Text(name, begin, MARKER.sub("", cell))
+        is_row = part.lstrip().startswith("|")
+        for cell in re.split(r"(?<!\\)\|", part) if is_row else [part]:
+            if WORD.search(cell) and not HEADING.match(cell):
+                yield Text(name, begin, MARKER.sub("", cell), is_row)
         line += part.count("\n")
 
 
