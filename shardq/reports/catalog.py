@@ -54,7 +54,7 @@ def made(
 
 
 def _lost(tables: Tables) -> list[str]:
-    """What is to be said where the tables are not whole."""
+    """The warning where the tables are not whole."""
     [found] = tables.rows("lost")
     if not found["events"]:
         return []

@@ -11,7 +11,7 @@ from shardq.jobs.folder import DAY, TableFolder, run_name
 from shardq.reports.errors import NoTables
 
 STANDING: Final = ("open", "present")
-"""Tables of which the newest run counts alone."""
+"""Tables whose newest run counts alone."""
 
 
 class Files:
@@ -40,7 +40,7 @@ class Files:
 
 
 def _is_within(day: Path, since: float | None) -> bool:
-    """Whether a day ends after *since*. What is no day is read, too: its name is not ours."""
+    """Whether a day ends after *since*. A folder that is no day is read, too: its name is not ours."""
     try:
         begins = datetime.strptime(day.name.removeprefix("day="), DAY).replace(tzinfo=UTC)
     except ValueError:

@@ -31,7 +31,7 @@ DAY: Final = 86_400.0
 
 
 class ReportSpan(NamedTuple):
-    """What a report is of: from `since` until before `until`, in seconds since the epoch."""
+    """The span of a report: from `since` until before `until`, in seconds since the epoch."""
 
     since: float
     until: float

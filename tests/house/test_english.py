@@ -12,27 +12,16 @@ from tests.house import english
 from tests.house.english import RULES, Text
 
 LEFT: Final[dict[str, int]] = {
-    "CHANGELOG.md": 1,
-    "CONTRIBUTING.md": 6,
-    "README.md": 2,
-    "docs": 81,
-    "shardq/cli": 126,
     "shardq/client": 94,
-    "shardq/dashboard": 13,
-    "shardq/django": 16,
-    "shardq/durability.py": 2,
-    "shardq/edge": 46,
+    "shardq/edge": 8,
     "shardq/errors.py": 4,
     "shardq/jobs": 45,
     "shardq/model": 72,
-    "shardq/ops": 1,
-    "shardq/outlook": 5,
     "shardq/partitions": 91,
     "shardq/reports": 20,
     "shardq/spark": 131,
-    "shardq/tasks": 17,
-    "shardq/telemetry": 1,
-    "shardq/testing": 4,
+    "shardq/tasks": 6,
+    "shardq/testing": 1,
     "shardq/whatif": 22,
     "shardq/worker": 3,
 }
@@ -43,7 +32,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
 """Words that break a rule, and why they stay. The list only shrinks."""
 MAX_LONG_SHARE: Final = 0.01
 """The part of all sentences that may have more than 35 words."""
-MAX_RIDDLE_SHARE: Final = 0.023
+MAX_RIDDLE_SHARE: Final = 0.015
 """The part of all clauses that may begin with what, who or of."""
 
 WRONG: Final = {
