@@ -3,19 +3,19 @@
 -- long as all that is not said is as usual. (All that waits is new, and is listed and counted unless `taken` comes
 -- first.) Else it is "taken flight behind returned delayed served full_at look_at listed counted limits queue":
 --   taken     messages in the streams; `flight` those that are worked on
---   behind    messages that wait, of which so many are `returned`: given back, or come due
+--   behind    messages that wait; `returned` of these were given back, or came due
 --   delayed   messages that are not yet due
 --   served    the service received, in 0.1 ms by weight; '-': as much as the virtual time
 --   full_at   when its bucket is full; `look_at` its moment in `due`
 --   listed    1: it waits in `turns`, 2: it is idle there
---   limits    of its own; `queue` where its overflow begins and ends, of a parent how its children go on (children.lua)
+--   limits    its own; `queue` where its overflow begins and ends, for a parent how its children proceed (children.lua)
 local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
 Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
 
 -- Says what `listed` is if there is nothing else than this.
 local function usual_listed(taken, behind) return behind > 0 and taken == 0 and 1 or 0 end
 
--- Makes one of which no more is known than this.
+-- Makes an account about which nothing else is known.
 local function new_account(name, text, taken, flight, served, behind, queue)
   return new_a{
     name = name, taken = taken, flight = flight, behind = behind, returned = 0, delayed = 0, served = served,
@@ -93,7 +93,8 @@ function Accounts.save_account(q, a)
   if text == '' then State.unset(q, 't:' .. a.name) else State.put(q, 't:' .. a.name, text) end
 end
 
--- Whose turn it is: the account with fewest in flight for its weight, and of these the one that has received least.
+-- The next turn goes to the account with fewest in flight for its weight, and among these to the one that has received
+-- least.
 function Accounts.score_of(a, virtual, more)
   local flight = a.flight + (more or 0)
   if a.weight and a.weight > 1 then flight = floor(flight / a.weight) end

@@ -1,13 +1,14 @@
--- Actions: what operators have under way on many messages, such as a redrive by a filter. The process that asks chooses
--- the messages, and has them acted on a piece at a time: one call says that the action is still its own (the fence),
--- does the piece, and notes how far it is. So each message is acted on once, also if the process ends half-way and
--- another takes the action over, and one that comes back does nothing more.
+-- Actions: operations on many messages that operators have under way, such as a redrive by a filter. The process that
+-- asks chooses the messages, and has them acted on a piece at a time: one call says that the action is still its own
+-- (the fence), does the piece, and notes how far it is. So each message is acted on once, also if the process ends
+-- half-way and another takes the action over, and one that comes back does nothing more.
 --   The hash `actions` has under the id of an action four lines: "state holder heard step acted passed left_over done
 -- all_passed left started number last letters", where the search for messages has come to, what went wrong, and what
--- was asked for, which only clients read. `step` counts pieces, `acted`, `passed` and `left_over` are what became of
--- the last one, which a repetition of its call is told. `number` counts actions. An action is about what was there when
--- it began: messages up to `last`, time and number in the id of one, and dead letters up to the entry `letters`. (The
--- clock, which may be set back, does not tell that.) A holder that is silent for `LEASE` has lost it to whoever asks.
+-- was asked for, which only clients read. `step` counts pieces; `acted`, `passed` and `left_over` are the outcome of
+-- the last one, which is the reply to a repetition of its call. `number` counts actions. An action is about what was
+-- there when it began: messages up to `last`, time and number in the id of one, and dead letters up to the entry
+-- `letters`. (The clock, which may be set back, does not tell that.) A holder that is silent for `LEASE` has lost it to
+-- the next one that asks.
 local LEASE = 30000 -- ms
 local KEPT = 86400000 -- ms for which an action is remembered
 local MAX_ACTIONS = 20
@@ -37,7 +38,7 @@ end
 
 local function is_over(action) return action.state ~= 'running' and action.state ~= 'stopping' end
 
--- (A clock that was set back prolongs nothing: whoever is there says so anew by it.)
+-- (A clock that was set back prolongs nothing: each holder that is there reports again.)
 local function is_live(action, now) return not is_over(action) and abs(now - action.heard) < LEASE end
 
 -- Returns all actions by id.
@@ -51,8 +52,8 @@ local function load_actions(key)
   return found
 end
 
--- Forgets those that are over for so long, and of too many the one that began first and that nobody works on. (They are
--- told apart by their numbers: many are heard of in the same ms.)
+-- Forgets those that are over for so long, and of too many the one that began first and that nobody works on. (Their
+-- numbers distinguish them: many are heard of in the same ms.)
 local function forget_actions(key, actions, now)
   local kept, first = 0, nil
   for id, action in pairs(actions) do
@@ -104,7 +105,7 @@ local function begin_action(KEYS, actions, id, holder, spec, now)
   return {'OK', now, spell_action(action)}
 end
 
--- An action goes on in another process. Its pieces are counted on; a call of the former holder is none of them. One
+-- An action continues in another process. Its pieces are counted on; a call of the former holder is none of them. One
 -- that is `adopted` was left behind by its process: nobody stopped it, and it did not fail.
 local function take_action(key, actions, id, holder, now, adopted)
   local action = actions[id]
@@ -205,7 +206,8 @@ end
 local FIRST = 10 -- argument of the first row
 local WIDTH = 6 -- arguments of a row
 
--- Acts on messages that are as they were. Returns how many. What stands in two rows is acted on once, by whatever ids.
+-- Acts on messages that are as they were. Returns how many. A message that stands in two rows is acted on once, by
+-- whatever ids.
 local function act_on_messages(q, ARGV, kind)
   local acted, seen = 0, {}
   for at = FIRST, #ARGV, WIDTH do
@@ -293,7 +295,7 @@ function verbs.act(KEYS, ARGV)
   Types.look_at_all(q)
   do_piece(q, ARGV, action, ARGV[5])
   if ARGV[6] ~= 'running' then action.state = ARGV[6] end
-  if action.left_over == 0 then action.position = ARGV[7] end -- else whoever goes on begins with these
+  if action.left_over == 0 then action.position = ARGV[7] end -- else the next holder begins with these
   action.heard, action.left, action.problem = q.now, ARGV[8], ARGV[9]
   call('HSET', KEYS[20], ARGV[1], spell_action(action))
   if q.failed then Failures.save(q) end

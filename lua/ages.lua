@@ -6,7 +6,7 @@ local ENTRIES_SEEN = 8 -- of one stream, where the first message of one shard ke
 local ENTRIES_BEHIND = 64 -- of one stream, behind those, if something is still missing
 local ENTRIES_LOOKED_AT = 600 -- of all streams, before no more is looked for behind those
 
--- The last byte that a member of a sorted set by name may go on with.
+-- The last byte that a member of a sorted set by name may continue with.
 local LAST = '\255'
 
 local function earlier(one, other)
@@ -15,7 +15,8 @@ local function earlier(one, other)
 end
 
 -- Returns since when a holder, an account or the child of one, has something outside of the streams; nil if it has
--- nothing. What was given back is in the order of its numbers, so all of it is looked at, as long as `looks` lasts.
+-- nothing. Messages that were given back are in the order of their numbers, so all are looked at, as long as `looks`
+-- lasts.
 local function since_of_holder(q, holder, looks)
   local since = nil
   if holder.returned > 0 then
@@ -48,7 +49,7 @@ local function since_due(q, a)
   return at and at <= q.now and at or nil
 end
 
--- Begins a look at so many messages. `is_all` says in the end whether no more were there.
+-- Begins a look at a number of messages. `is_all` says in the end whether no more were there.
 function Ages.begin_looks(most) return {left = most, is_all = true} end
 
 -- Returns since when a shard key (with parents: a parent) has something outside of the streams; nil if it has nothing.
@@ -111,8 +112,8 @@ local function want_of(q, names)
 end
 
 -- Looks for the first messages of these accounts in the streams that are declared from `first` on: at the heads, and
--- as long as something of them is missing behind these. At the heads of the first streams, so many, it looks in any
--- case, and notes in `owners` whose they are. Returns {since, seen} by name.
+-- as long as something of them is missing behind these. It looks at the heads of the first `streams` in any case, and
+-- notes in `owners` whose they are. Returns {since, seen} by name.
 function Ages.look_in_streams(q, names, first, owners, heads)
   local wanted, missing = want_of(q, names)
   local looks = {wanted = wanted, missing = missing, left = ENTRIES_LOOKED_AT}
@@ -133,8 +134,8 @@ function Ages.look_in_streams(q, names, first, owners, heads)
   return wanted
 end
 
--- Loads the accounts of shard keys whose turn comes next, and of those whose turn comes last: who waits longest is
--- mostly among these.
+-- Loads the accounts of shard keys whose turn comes next, and of those whose turn comes last: the one that waits
+-- longest is mostly among these.
 local function load_ends_of_turns(q)
   local key = q.keys[TURNS]
   local upto = '(' .. spell(Accounts.IDLE)

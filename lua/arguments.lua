@@ -1,9 +1,10 @@
--- The gate: what a caller sends is looked at here before the first effect of its call, and none of it is believed. A
--- caller may send a function anything: a count without an end keeps all queues of the server waiting, and a name
--- that is another field of the state leaves a queue that nobody can read. A verb begins with the gate; those of single
--- messages (write, read, settle) look at their arguments as they take them apart, and refuse them in the same way.
+-- The gate: everything that a caller sends is checked here before the first effect of its call, and none of it is
+-- believed. A caller may send a function anything: a count without an end keeps all queues of the server waiting, and a
+-- name that is another field of the state leaves a queue that nobody can read. A verb begins with the gate; those of
+-- single messages (write, read, settle) look at their arguments as they take them apart, and refuse them in the same
+-- way.
 
--- What an argument may be: a pattern and its greatest length in bytes; of a number the lowest and the highest, too; and
+-- The kinds of arguments: a pattern and the greatest length in bytes; for a number the lowest and the highest, too; and
 -- another kind that it may be instead.
 local KINDS = {
   ['any'] = {'', 536870912},
@@ -29,10 +30,10 @@ local KINDS = {
   ['place'] = {'^%w+:(%d+)%-(%d+)$', 48},
   ['token'] = {'^%w+:%d+%-%d+:%d+:[^:]*:[^:]*:', 1400},
   ['token_or_none'] = {'^$', 0, also = 'token'},
-  ['position'] = {'', 2800}, -- where a list goes on: what is not there is not found
+  ['position'] = {'', 2800}, -- where a list continues: an unknown place is not found
   ['costs'] = {'^[%d.,=~-]*$', 16384},
   ['error'] = {'', 65536},
-  ['failure'] = {'', 4096}, -- of what is malformed in it the rest is believed (failures.lua)
+  ['failure'] = {'', 4096}, -- malformed parts are left out (failures.lua)
   ['cursor'] = {'^%d+$', 20},
   ['number'] = {'^%d+$', 16, 0, 9007199254740992},
   ['number_or_none'] = {'^$', 0, also = 'number'},
@@ -86,13 +87,13 @@ local KINDS = {
   ['nothing'] = {'^$', 0},
   ['worker'] = {'.', 256}, -- '' is the sentinel
   ['worker_row'] = {'^[01]|%d+|%d+%.?%d*|', 1000},
-  ['work'] = {'^%d+|', 12288}, -- of what is malformed in it the rest is believed (beats.lua)
+  ['work'] = {'^%d+|', 12288}, -- malformed parts are left out (beats.lua)
   ['work_or_none'] = {'^$', 0, also = 'work'},
   ['numbers'] = {'^%d+|[%d|.-]*$', 256},
   ['numbers_or_none'] = {'^$', 0, also = 'numbers'},
 }
 
--- The same of the values of settings, by their names; of words all that there are.
+-- The same for the values of settings, by their names; for words the list of all.
 local SETTINGS = {'@kinds_of_settings'}
 
 -- Ends a call that has changed nothing.
@@ -114,7 +115,8 @@ local function check_one(text, name, at)
   Arguments.refuse('argument ' .. at .. ' is no ' .. gsub(name, '_', ' ') .. range)
 end
 
--- Looks at all arguments: the first ones are of these kinds, the others of the kinds of a row, at most so many rows.
+-- Looks at all arguments: the first ones are of these kinds, the others of the kinds of a row; the number of rows is
+-- bounded.
 function Arguments.check(words, kinds, row, most)
   local fixed, size = #kinds, #words
   local width = row and #row or 1
@@ -144,7 +146,7 @@ function Arguments.check_settings(words, first, unsets)
   end
 end
 
--- Looks at an argument that is one of a few words, of which each has a blank before and behind it.
+-- Looks at an argument that is one of a few words; each has a blank before and behind it.
 function Arguments.check_word(words, at, known)
   local is_known = find(known, ' ' .. words[at] .. ' ', 1, true)
   if not is_known then Arguments.refuse('argument ' .. at .. ' is none of' .. known) end
@@ -202,7 +204,7 @@ function Arguments.check_all(q)
   Arguments.check_first(q.keys, min(q.fixed, FIRST_KEYS)) -- behind these a verb may have one of its own
 end
 
--- Looks at the first keys of a queue, so many, and at the next one if it has a name.
+-- Looks at the first `count` keys of a queue, and at the next one if it has a name.
 function Arguments.check_first(keys, size, following)
   local names = known[keys[META]] or names_of(keys[META] or '')
   for at = 2, size do

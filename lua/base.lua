@@ -1,4 +1,4 @@
--- What all modules use: names of Redis's and Lua's functions, the keys of a queue, and lists of arguments that several
+-- Names that all modules use: Redis's and Lua's functions, the keys of a queue, and lists of arguments that several
 -- functions of a call put together.
 
 -- A library may not look at `redis` and `string` while it is loaded (Valkey), so each verb sets these at its first
@@ -47,10 +47,10 @@ local function begin()
   sha1hex = redis.sha1hex
 end
 
--- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a function
--- of any module finds a key at the same place. The streams that a call may touch come after those. Each declared key
--- costs a call as much as thirty steps: so a plain write, read or ack may declare the first five alone, and is refused
--- before its first effect if it needs another (`Arguments.check_plain`).
+-- The keys of a queue. Every verb that touches messages declares the first of them in this order, so a function of any
+-- module finds a key at the same place. The streams that a call may touch come after those. Each declared key costs a
+-- call as much as thirty steps: so a plain write, read or ack may declare the first five alone, and is refused before
+-- its first effect if it needs another (`Arguments.check_plain`).
 local META = 1
 local BODIES = 2
 local TURNS = 3
@@ -193,7 +193,7 @@ local function spell(number)
   return spell_anew(number)
 end
 
--- A moment in ms, of which a limit may give a part.
+-- A moment in ms, in parts that a limit may give.
 local function spell_moment(at)
   if at % 1 == 0 then return spell(at) .. '.000' end
   return format('%.3f', at)

@@ -13,7 +13,7 @@ local SILENT = 3600000 -- ms without a beat, after which a worker is dropped
 local GONE = 30000 -- ms without a beat, after which it does not count as working
 local LOOKED_AT = 2 -- other workers that a beat looks at, and
 local ONE_BEAT_IN = 8 -- only one beat in eight does: the look takes as long as all else
-local CANDIDATES = 5 -- of these the one silent longest goes, if there are too many
+local CANDIDATES = 5 -- if there are too many, the one that was silent longest goes
 local SAMPLE = 256 -- workers that are looked at for how many there are; of more it is an estimate
 local ANSWER_AWAITED = 2000 -- ms in which the numbers of a minute are awaited of the worker that was asked for them
 local MAX_TASKS = 24 -- that a minute has apart
@@ -31,7 +31,7 @@ local function heard_of(row) return (match(row, '^(%d+)|') or 0) + 0 end
 local function has_left(row) return byte(row) == 48 or match(row, '^%d+|(.)') ~= '0' end -- 48 is '0'
 
 -- Notes in the journal that a worker joined ('J') or left ('L'), as its row says. `said_by` is who says so; one that
--- was given up has been `silent` for so many ms.
+-- was given up has been `silent` for this many ms.
 local function tell_worker(KEYS, now, kind, id, row, said_by, silent)
   local values = {'worker', id, 'slots', match(row, '^[01]|(%d+)|') or '0'}
   if silent then values[5], values[6] = 'silent', format('%.3f', silent / 1000) end
@@ -118,8 +118,8 @@ local function spell_sum(sum)
   return format('%d', min(sum, LARGEST_SUM))
 end
 
--- Returns the row of a task among {name, done, failed, ms, counts by letter} in their order. What has no room, or a
--- name that no worker writes, is among the others.
+-- Returns the row of a task among {name, done, failed, ms, counts by letter} in their order. A task without room, or
+-- with a name that no worker writes, is among the others.
 local function row_of(rows, name)
   if rows[name] then return rows[name] end
   if #rows >= MAX_TASKS or #name > LARGEST_NAME or not find(name, '^[%w%%._~-]*$') then name = OTHER end
@@ -137,9 +137,9 @@ local function count(counts, text)
   for letter, number in gmatch(text, '([a-p])(%d+)') do counts[letter] = (counts[letter] or 0) + number end
 end
 
--- Adds up what a text says of each task. It may say something of a task several times; what is malformed is left out,
--- and so is what has no ';' behind it: there TASK would try each way to divide digits, for hours.
--- Each match takes long, so the first three counts come with the rest of their task: most have no more.
+-- Adds up what a text says of each task. It may name a task several times; malformed parts are left out, and so is text
+-- without ';' behind it: there TASK would try each way to divide digits, for hours. Each match takes long, so the first
+-- three counts come with the rest of their task: most have no more.
 local TASK = '^([^=;]*)=(%d+),(%d+),(%d+),([a-p]?)(%d*)([a-p]?)(%d*)([a-p]?)(%d*)([^;]*);()'
 
 local function add_up(text)
@@ -228,7 +228,7 @@ end
 -- @verb beat | allow-oom: note what a worker says of itself, and once a minute what it did. It goes with a call that
 -- is made anyway. Also on a full server: who works there drains it.
 -- KEYS[1] meta: the state of the queue
--- KEYS[2] workers: what its workers last said of themselves
+-- KEYS[2] workers: the last report of its workers
 -- KEYS[3] minutes: what it did and had in each of the last minutes
 -- KEYS[4..] journal: what happened, where the caller knows that the queue keeps one
 -- ARGV[1] worker: its id
@@ -237,8 +237,8 @@ end
 --             nothing), "minute|number|..." (if an earlier beat asked for those of a minute, '' = none), and 1 if it is
 --             the worker's first beat of a minute, else 0
 -- Reply: "now|cancelled|asked", a text since Redis sends it faster than a list: how many messages were cancelled ('' =
---        none yet), 1 if the numbers of this minute are to come with the next beat, else 0 | "now" when there is no
---        such queue
+--        none yet), 1 if the numbers of this minute are to come with the next beat, else 0 | "now" when there
+--        is no such queue
 function verbs.beat(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'workers', 'minutes'})
@@ -262,13 +262,13 @@ function verbs.beat(KEYS, ARGV)
   return heard .. '|' .. (cancelled or '') .. '|' .. (first == '1' and is_asked(minutes, now) or 0)
 end
 
--- @verb workers | no-writes: a page of what workers last said of themselves.
+-- @verb workers | no-writes: a page of the workers' last reports.
 -- KEYS[1] meta: the state of the queue
--- KEYS[2] workers: what its workers last said of themselves
--- ARGV[1] cursor: where to go on, '0' to start
+-- KEYS[2] workers: the last report of its workers
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many to look at
--- Reply: {now, cursor to go on from ('0' at the end), {id, "heard|end|slots|busy|...", ...}} | {now} when there is no
---        such queue
+-- Reply: {now, cursor to continue from ('0' at the end), {id, "heard|end|slots|busy|...", ...}} | {now} when there
+--        is no such queue
 function verbs.workers(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'workers'})

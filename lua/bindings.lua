@@ -10,8 +10,8 @@ local function is_version(text) return match(text, '^%d+$') and #text <= 15 end
 -- Returns the id that the change to a version has in the stream of changes.
 local function change_id(version) return format('%.0f-0', version) end
 
--- Says whether any of the members, a set, was changed after the version that the caller saw, or whether that cannot be
--- told any more. The call may then be a copy that comes late, and would undo what its own caller did since.
+-- Says whether any of the members, a set, was changed after the version that the caller saw, or whether that is not
+-- known any more. The call may then be a copy that comes late, and would undo what its own caller did since.
 local function is_changed_since(r, version, seen, members)
   if seen == version then return false end
   if seen > version or version - seen > RECENT then return true end
@@ -64,7 +64,7 @@ local function count_unbound(r, members)
   return new
 end
 
--- Begins the stream of changes anew and writes the version 0 with this stamp, for a router that has no binding yet.
+-- Starts the stream of changes again and writes the version 0 with this stamp, for a router that has no binding yet.
 local function create_router(r, stamp)
   call('DEL', r.changes)
   call('XADD', r.changes, '0-1', '', '')
@@ -85,7 +85,7 @@ local function record_change(r, verb, member, stamp)
   local id = change_id(version)
   local added = pcall_redis('XADD', r.changes, 'MAXLEN', '~', r.kept, id, verb, member, '', stamp)
   if type(added) == 'table' and added.err then
-    -- Something else wrote entries with later ids. The stream begins anew, so those who follow load all bindings.
+    -- Something else wrote entries with later ids. The stream starts again, so those who follow load all bindings.
     call('DEL', r.changes)
     call('XADD', r.changes, id, verb, member, '', stamp)
   end
@@ -106,7 +106,7 @@ local function apply_changes(r, verb, members, version, stamp)
   return version, results
 end
 
--- Tells a call that is repeated what its first try did. Of a member that comes twice the first one changed something.
+-- Tells a call that is repeated what its first try did. For a member that comes twice the first one changed something.
 local function tell_again(r, members, own)
   local results = {}
   for i, member in ipairs(members) do results[i], own[member] = own[member] and 1 or 0, nil end
@@ -119,11 +119,11 @@ end
 -- KEYS[2] changes: what followers read
 -- ARGV[1] verb: '+' | '-'
 -- ARGV[2] most: how many bindings there may be
--- ARGV[3] kept: about how many changes are kept for followers; with more bindings so many, at most ten times as many:
---         who is further behind than there are bindings is quicker by loading them
+-- ARGV[3] kept: about how many changes are kept for followers; with more bindings up to ten times as many: a follower
+--   that is further behind than there are bindings is quicker by loading them
 -- ARGV[4] seen: the version that the caller knows
 -- ARGV[5] nonce: of this call, letters, digits, '-' and '_'
--- ARGV[6] repeated: '1' when an earlier try of this call may have happened: then it is told what that one changed
+-- ARGV[6] repeated: '1' when an earlier try of this call may have happened: then the reply says what that one changed
 -- ARGV[7..] members: 'pattern queue'
 -- Reply: {'OK', version, {0 | 1, ...}} | {'MOVED', version} if one of them changed since | {'FULL', bindings}
 --        | {'DAMAGED', version}
@@ -158,7 +158,7 @@ end
 
 -- @verb bindings | no-writes: a part of all bindings of a router.
 -- KEYS[1] bindings: by member
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many
 -- Reply: {cursor, {member, ...}}
 function verbs.bindings(KEYS, ARGV)

@@ -1,19 +1,19 @@
 -- The children of a parent: shard keys with the same part before the first '/'. They take turns within the turns of the
 -- parent as shard keys do within those of the queue: fewest in flight first, then least service received, by weight. A
 -- child is "behind returned queue weight flight served place left":
---   behind     messages that wait, of which so many are `returned`; `queue` is its overflow
+--   behind     messages that wait; `returned` of these were given back; `queue` is its overflow
 --   served     the service received, in 0.1 ms by weight, '-': as much as the parent's virtual time
 --   place      where it stands in the order, '-': nowhere; `left` the place before, which a write may not take away
 -- It has a field while something of it waits or is in flight, or while it is ahead of its siblings and one of these
 -- waits. Its own account has only its weight.
 --
 -- The order is in `delayed`, behind all messages: members "p<size>:parent:<16 digits>:child". (Messages begin with a
--- digit; and a write, which lists a child, declares that key.) The digits are a score as in `turns`. Those of a parent
--- are one range: first those of whom something waits, then those who are ahead, and of whom nothing waits. The parent's
+-- digit; and a write, which lists a child, declares that key.) The digits are a score as in `turns`. The children of a
+-- parent are one range: first those with waiting messages, then those that are ahead and have none. The parent's
 -- account has in the place of an overflow "v<virtual time>.<when it moved, in ms>"; '-' where none of this is needed.
 local DIGITS = 16
 local MESSAGE = 10000 -- 0.1 ms that a message counts where turns are fair in messages alone
-local MET = 16 -- of a parent's children of whom nothing waits, or of its ring, in one look
+local MET = 16 -- children of a parent without waiting messages, or of its ring, in one look
 local MOST_LEVELS = 8 -- numbers in flight at which children are looked at
 local MOST_FORGOTTEN = 1000
 local FRESH = 'v0.0'
@@ -206,8 +206,8 @@ local function meet_members(q, order, members)
   return found
 end
 
--- Meets some children of whom nothing waits, from those on that are least ahead, up to a place: they are put where they
--- belong with all others of the call. Says whether there are no more.
+-- Meets some children without waiting messages, beginning with those that are least ahead, up to a place: they are put
+-- where they belong with all others of the call. Says whether there are no more.
 local function meet_idle(q, a, upto)
   local order = order_of(a)
   local from = '[' .. order .. spell_place(Accounts.IDLE)
@@ -235,8 +235,8 @@ function Children.may_be_kept(q, a)
   return byte(a.queue) == 118 or q.rules.parents and has_ring(a) -- 118 is 'v'
 end
 
--- Says whether something is kept of the children of an account of which nothing waits and nothing is in flight. If so,
--- a piece of it is forgotten.
+-- Says whether something is kept of the children of an account with nothing waiting and nothing in flight. If so, a
+-- piece of it is forgotten.
 function Children.are_kept(q, a)
   if not Children.may_be_kept(q, a) then return false end
   if has_ring(a) then
@@ -279,8 +279,8 @@ function Children.flush(q)
   send(q, 'later', 'ZADD', DELAYED)
 end
 
--- Returns children of which something waits, by whose turn it is, from one on ('' for the first); and at how many
--- places it has looked.
+-- Returns children with waiting messages, by whose turn it is, from one on ('' for the first); and at how many places
+-- it has looked.
 function Children.listed(q, a, first, most)
   local order = order_of(a)
   local from = '[' .. order

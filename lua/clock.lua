@@ -1,4 +1,5 @@
--- The server's clock may jump. A lease that was granted before a jump ends by so much later than its deadline says.
+-- The server's clock may jump. A lease that was granted before a jump ends later than its deadline says, by the length
+-- of the jump.
 
 -- Returns the last jump as {from, to, by, ends} while it still matters, nil otherwise. The state keeps it as "from to
 -- by ends": a client agreed with the clock at `from`, and at `to` the clock was `by` ms ahead of what that client

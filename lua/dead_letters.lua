@@ -22,7 +22,7 @@ function DeadLetters.error_of(q, id, flags)
   return text or '', kind or ''
 end
 
--- What is known of a message that was delivered or delayed before, as "deliveries@since|rejected|kind|last error":
+-- The record of a message that was delivered or delayed before, as "deliveries@since|rejected|kind|last error":
 -- rejected is '-' if it was, so that it waits for room, or ''.
 function DeadLetters.spell_known(q, id, attempts, flags, since)
   local rejected = find(flags, 'r', 1, true) and '-' or ''
@@ -30,7 +30,7 @@ function DeadLetters.spell_known(q, id, attempts, flags, since)
   return attempts .. '@' .. spell(since) .. '|' .. rejected .. '|' .. kind .. '|' .. text
 end
 
--- Looks up the shares of these tenants by one look: of a call that may make many letters.
+-- Looks up the shares of these tenants by one look, for a call that may make many letters.
 function DeadLetters.load_shares(q, owners) Shares.load(q, 'X:', owners) end
 
 -- Returns a tenant's share: how many letters, and the numbers of its first and last. A caller that changes it saves it.
@@ -108,7 +108,7 @@ function DeadLetters.delete_letter(q, entry_id)
   return true
 end
 
--- Says whether a message can become a letter: what another program wrote may have more fields than one command takes.
+-- Says whether a message can become a letter: one from another program may have more fields than one command takes.
 function DeadLetters.can_be_letter(body)
   local _, _, _, _, at = Messages.head_of_body(body)
   if byte(body, at) ~= 108 then return true end -- 108 is 'l'

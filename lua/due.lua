@@ -1,5 +1,5 @@
 -- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token
--- comes back, a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14
+-- comes back, a pause ends, a bucket is full. `delayed` is a sorted set without scores, with members "size:name:<14
 -- digits of ms>:place:id: attempts:key": the messages of an account together, soonest first (the key only where the
 -- account is a parent's).
 
@@ -26,7 +26,7 @@ local function comes_due(q, a, member, prefix)
   add(q, 'not_later', member)
   a.delayed = a.delayed - 1
   Due.count_retrying(q, attempts, -1)
-  -- Since its due time, not since now: its age is told, and it stands by that.
+  -- Since its due time, not since now: its age is reported, and it stands by that.
   Waiting.come_due(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
   Notifications.notify_reader(q)
 end
@@ -103,7 +103,7 @@ function Due.take_due(q)
       if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names))) end
     end
   end
-  q.piece = max(LEAST_PIECE, q.piece - #names) -- of what else time has brought
+  q.piece = max(LEAST_PIECE, q.piece - #names) -- among other things that time has brought
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.due_at = min(head + 0, FAR)
   q.more = q.more or q.due_at < q.now + 1

@@ -1,4 +1,4 @@
--- Failures: tries that failed, in groups, which say what fails, since when, and of whom. The hash `failures` has for
+-- Failures: groups of tries that failed, which say what fails, since when, and for whom. The hash `failures` has for
 -- each group "task|class|reason" the text
 --   retried|dead|first|last|newest|traced|second|slot|counts|codes|tenants
 --     retried          tries after which the message is delivered again
@@ -6,7 +6,7 @@
 --     first, last      when its first and its last try failed, in ms
 --     newest           the id of the last message
 --     traced           when its traceback was stored, in ms; 0 = it has none
---     second           of which tries may be counted apart
+--     second           tries in it may be counted apart
 --     slot             the number of the last 5 minutes in which one failed
 --     counts           how many failed in that slot, and in those before it: "7,0,31"
 --     codes            of the tenants of the last two slots, four letters each: ",0a3f;,0a3f"
@@ -17,13 +17,13 @@
 -- second the rest of the text is written. Each reader of the text adds what was counted apart.
 -- A task is '' where a message is no call, a class where no error was named. The reason is `retry` (it is delivered
 -- again), `dead` (it was the last delivery), `rejected`, or how it went wrong: see REASONS. A try is counted in the
--- call that gives its message back, or buries it; of a lease that ended, in the read that delivers the message again.
--- What is counted here never fails a call.
+-- call that gives its message back, or buries it; if a lease ended, in the read that delivers the message again. This
+-- count never fails a call.
 local SLOT = 300000 -- ms
 local SLOTS = 12 -- counted of each group
 local MAX_GROUPS = 200
 local FIELDS = 4 -- of a group at most
-local LOOKED_AT = 5 -- fields, of which the group seen longest ago goes for a new one
+local LOOKED_AT = 5 -- fields; the group seen longest ago goes for a new one
 local MAX_TENANTS = 5 -- named of a group
 local LONGEST_TENANT = 256 -- bytes of a name
 local MAX_CODES = 320 -- letters: 64 tenants of a slot
@@ -32,7 +32,7 @@ local LONGEST_CLASS = 100
 local LONGEST_TRACE = 2048
 local TRACED_FOR = 60000 -- ms for which a traceback stays the newest
 local NO_TRACE = '0'
-local TOLD_WHOLE = 16 -- tries of a group in a second of which more is told than how many
+local TOLD_WHOLE = 16 -- tries of a group in a second that are reported with more than their number
 local SLACK = 1000 -- ms by which the id of an entry may be earlier than the call that adds it
 local HEAD = '^(%d+)|(%d+)|(%d+)|(%d+)|([^|]*)|(%d+)|(%d*)|(%d+)|(%d+)([%d,]*)|()'
 local LAST = '^%d+|%d+|%d+|(%d+)|[^|]*|%d+|(%d*)|'
@@ -51,18 +51,18 @@ end
 -- How a class and a reason stand with an error: "class", or "class reason" where that is no other.
 function Failures.spell_kind(class, reason) return reason == '' and class or class .. ' ' .. reason end
 
--- Returns the name of a group, and the kind of the error, of a try that failed in the usual way if it names no other.
+-- Returns the name of a group, and the kind of the error, for a try that failed in the usual way if it names no other.
 local function name_group(task, class, reason, usual)
   if reason == 'dead' and usual == 'retry' then reason = '' end
   return {concat({task, class, reason ~= '' and reason or usual}, '|'), Failures.spell_kind(class, reason)}
 end
 
--- What callers said of tries: many say the same.
+-- Texts that callers sent for tries: many send the same.
 local known_tries = {}
 local known_bytes = 0
 
 -- Reads what a caller says of a try that failed: "task|class|reason", and behind the end of that line the frames of a
--- traceback. A task '?' is to be looked up. Nil if it says nothing; of what is malformed the rest is believed.
+-- traceback. A task '?' is to be looked up. Nil if it says nothing; malformed parts are left out.
 function Failures.read_try(text)
   if text == '' then return nil end
   local known = known_tries[text]
@@ -181,8 +181,8 @@ local function read_group(q, text)
   }
 end
 
--- Moves the counts of a group on to this slot. (Where the clock was set back by more than a slot, what was counted is
--- of no time that is known.)
+-- Moves the counts of a group on to this slot. (Where the clock was set back by more than a slot, the counts belong to
+-- no known time.)
 local function move_group(q, g)
   local now = floor(q.now / SLOT)
   local by = now - g.slot
@@ -244,8 +244,8 @@ local function add_noted(q, key, group, g, noted)
   return noted.trace
 end
 
--- Drops the group seen longest ago of some by chance, but not the one that comes, and says whether it did. What is no
--- group goes first.
+-- Drops the group seen longest ago of some by chance, but not the one that comes, and says whether it did. A field that
+-- is no group goes first.
 local function drop_group(key, coming)
   local names = {nil}
   local fields = {nil}
@@ -285,8 +285,8 @@ local function save_new(q, key, group, noted)
   if trace then call('HSET', key, 'trace|' .. group, trace) end
 end
 
--- Counts tries apart, if they all ended in the same way and nothing more is to be told of them. Says whether the text
--- of the group is to be written, too.
+-- Counts tries apart, if they all ended in the same way and nothing more is to be recorded of them. Says whether the
+-- text of the group is to be written, too.
 local function count_apart(q, group, noted, second)
   local tries = noted.tries
   if noted.gone or noted.trace or tries == 0 or max(noted.retried, noted.dead) ~= tries then return true end

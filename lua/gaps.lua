@@ -1,6 +1,6 @@
--- Gaps: what cancels leave of an overflow's blocks inside of it. A block without messages is no field of `bodies` any
--- more, but a gap, and two gaps side by side become one of twice the size, if the number of the first is a multiple of
--- that. So a run of blocks, however long, is a few gaps, and a call passes over it by a few looks. A gap of 2^level
+-- Gaps: the places that cancels leave inside of an overflow's blocks. A block without messages is no field of `bodies`
+-- any more, but a gap, and two gaps side by side become one of twice the size, if the number of the first is a multiple
+-- of that. So a run of blocks, however long, is a few gaps, and a call passes over it by a few looks. A gap of 2^level
 -- blocks is a field: 'g', the base of the overflow, its level, '.' and the number of its first block; it has the number
 -- of the first message that was there.
 local LEVELS = 32 -- an overflow has no more blocks than 2^32
@@ -20,8 +20,8 @@ function Gaps.find_gap(q, base, block)
   end
 end
 
--- A block has no message any more, of which the first had this number. (Written at once: a purge leaves many gaps in
--- one call, and each looks at those beside it.)
+-- A block has no message any more; the first had this number. (Written at once: a purge leaves many gaps in one call,
+-- and each looks at those beside it.)
 function Gaps.leave_gap(q, base, block, number)
   local level, size = 0, 1
   while true do

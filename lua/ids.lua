@@ -2,9 +2,9 @@
 -- writers. The hash `dedup` has 'g:', the token's name, ':' and the id as "end|message id|number"; 'i:', the token's
 -- name, '|' and that number as the field of the id; 'i:' and the name as "first last", the numbers that the token uses;
 -- and 'i:' alone as how many ids there are.
---   A token fills no bound that others need: its ids take no place in `max_dedup`, and it has so many numbers as its
--- gateway says. Beyond, its own oldest id is forgotten. An id that ends or is released leaves its number unused until
--- the others have passed it.
+--   A token fills no bound that others need: its ids take no place in `max_dedup`, and its gateway says how many
+--   numbers it has. Beyond, its own oldest id is forgotten. An id that ends or is released leaves its number unused
+--   until the others have passed it.
 local PASSED_AT_ONCE = 64
 
 -- Says whether a field of `dedup` is an id.
@@ -26,7 +26,7 @@ local function forget(q, fields, numbers)
   call('HINCRBY', q.keys[DEDUP], 'i:', -#fields)
 end
 
--- Forgets ids, of which `texts` has what they stand for. Returns how many were remembered.
+-- Forgets ids; `texts` has what they stand for. Returns how many were remembered.
 function Ids.forget(q, fields, texts)
   if #fields == 0 then return 0 end
   local known, numbers = {}, {}
@@ -69,8 +69,8 @@ local function used_by(q, token)
   return used
 end
 
--- Lets an id stand for a message, and its token keep so many at most. `known` is what was known of the id, which has
--- ended.
+-- Lets an id stand for a message, and bounds the ids that its token keeps. `known` is what was known of the id, which
+-- has ended.
 function Ids.save(q, field, id, window, most, known)
   if known then Ids.forget(q, {field}, {known}) end
   local token = token_of(field)

@@ -1,5 +1,5 @@
--- The journal: what happened to the queue's messages (docs/journal.md). A call that finds `rules.journal` above 0
--- begins its list of events, and appends it as one entry of the stream when it ends.
+-- The journal: the events of the queue's messages (docs/journal.md). A call that finds `rules.journal` above 0 begins
+-- its list of events, and appends it as one entry of the stream when it ends.
 Journal.VERSION = '2' -- of an entry: the name of its field
 
 local LONGEST_RUN = 14 -- letters of the ms that are believed of a handler

@@ -1,9 +1,9 @@
 -- The verb knows: which keys of messages are known here. The writer of a message with a key asks where its shard key
 -- had its home before (shardq/partitions/knows.py).
 --
--- The field `generation` of the state is how many maps there have been: of the head as it says itself, of another
--- partition as it was told here. A write with a key that was dealt by an older map must store nothing here once another
--- client was told that the key is not known. So the epoch moves, and the next one is that of the newer map. That is one
+-- The field `generation` of the state is how many maps there have been: the head's own count, or in another partition
+-- the count that was sent here. A write with a key that was dealt by an older map must store nothing here once another
+-- client learned that the key is not known. So the epoch moves, and the next one is that of the newer map. That is one
 -- small field, once for each map: a former home that is full keeps nobody from writing to a new one that has room.
 
 -- @verb knows | allow-oom: which of these keys stand for a message, so that another one with it would not be stored.
@@ -12,7 +12,7 @@
 -- KEYS[3] leases: tokens by end
 -- KEYS[4] dedup: dedup keys and unique keys
 -- ARGV[1] generation: that of the caller's map
--- ARGV[2] following: the epoch from then on, if that is newer than what was told here
+-- ARGV[2] following: the epoch from then on, if that is newer than the one sent here
 -- ARGV[3..] rest: of each key the shard key, 'k' (a dedup key), 'g' (an id of a gateway) or 'u' (a unique key), the key
 -- Reply: a digit for each, 1 if it is known and 0 if not; '' when there is no such queue
 function verbs.knows(KEYS, ARGV)

@@ -42,8 +42,9 @@ function Leases.read_token(token) return match(token, Leases.TOKEN) end
 
 local MOST_TOLD = 3600000 -- ms that a delivery may be charged
 
--- Reads what a delivery costs in ms: a time that was measured, of which its age is believed, or '=' and what a consumer
--- told in place of it. (Behind '~' is for how long it ran in all, where that is another time: for the journal alone.)
+-- Reads what a delivery costs in ms: a measured time, believed only as far as the delivery is old, or '=' and a cost
+-- that a consumer reported in place of it. (Behind '~' is for how long it ran in all, where that is another time: for
+-- the journal alone.)
 local function read_cost(text, age)
   local told, number = match(text, '^(=?)([%d.]+)~?[%d.]*$') -- (of "nan" no number is made)
   return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
@@ -83,7 +84,7 @@ function Leases.end_flight(q, a, key, marks, cost)
 end
 
 -- Charges a delivery whose lease is extended with its cost since it was last charged. (A holder that extends its lease
--- may go on for hours.) One that began while nobody waited is charged from when somebody does. Says whether it was.
+-- may continue for hours.) One that began while nobody waited is charged from when somebody does. Says whether it was.
 function Leases.charge_so_far(q, a, key, marks, cost)
   if cost == '-' or not Leases.is_counted(marks) then return false end -- '-': nothing
   local since = charged_since(marks)
@@ -127,7 +128,7 @@ function Leases.note_end(q, kind, place, id, key, attempt)
   if not body then return Journal.note_event(q, kind, id .. '-' .. place, key, attempt) end
   local origin, owner, attributes = Messages.head_of_body(body)
   local full_id = Messages.message_id(id, origin, owner ~= '' and owner or key)
-  local is_over = kind == 'c' or kind == 'g' -- it is told without a count
+  local is_over = kind == 'c' or kind == 'g' -- it is reported without a count
   local before = is_over and 0 or Messages.deliveries_before(attributes)
   Journal.note_event(q, kind, full_id, owner ~= '' and owner or key, attempt + before)
 end
@@ -163,7 +164,7 @@ local function end_lease(q, place, id, attempt, marks, key, score)
   return true
 end
 
--- Writes down where those lie that were taken back, for a call that goes on with them.
+-- Writes down where those lie that were taken back, for a call that continues with them.
 function Leases.flush_taken(q)
   send(q, 'back', 'ZADD', RETURNED)
   Unique.save_noted(q)
@@ -193,7 +194,7 @@ function Leases.take_ended(q, till)
     local token = list[at]
     local place, _, _, _, owner = Leases.read_token(token)
     members[#members + 1] = token
-    -- What another program wrote is no lease: it only goes.
+    -- A field from another program is no lease: it only goes.
     if place then
       tokens[#tokens + 1], names[#names + 1], scores[#scores + 1] = token, Rules.owner_of(q.rules, owner), list[at + 1]
       keys[#keys + 1] = owner
@@ -218,7 +219,7 @@ function Leases.take_ended(q, till)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(ceil(head + 0), FAR)
   q.is_catching_up = q.lease_at <= till
-  q.piece = max(LEAST_PIECE, q.piece - #members) -- of what else time has brought
+  q.piece = max(LEAST_PIECE, q.piece - #members) -- among other things that time has brought
   State.put_odd(q, 'round', q.is_catching_up and spell((q.odd.round or q.turns) + came) or '')
   q.more = q.more or q.is_catching_up
 end

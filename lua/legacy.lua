@@ -25,7 +25,7 @@ function Legacy.open(q)
   q.legacy = last
 end
 
--- Takes at most so many messages: new ones, and those that a consumer of the group has held for longer than a lease
+-- Takes a bounded number of messages: new ones, and those that a consumer of the group has held for longer than a lease
 -- lasts.
 function Legacy.take_entries(q, most)
   local key = q.legacy

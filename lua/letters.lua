@@ -3,7 +3,7 @@
 -- @verb dead | no-writes: list dead letters, oldest first.
 -- KEYS[1] meta: whether there is a queue
 -- KEYS[2] dead: dead letters
--- ARGV[1] after: entry id to go on after, '-' for the start
+-- ARGV[1] after: entry id to continue after, '-' for the start
 -- ARGV[2] most: how many
 -- Reply: {{entry id, {field, value, ...}}, ...} | 'NOQUEUE'
 function verbs.dead(KEYS, ARGV)
@@ -46,7 +46,7 @@ end
 -- KEYS[6] failures: what fails, in groups
 -- ARGV[1] who: the caller, and who asked for it (`Journal.who_of`)
 -- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
--- ARGV[3] age: ms since they died, at least, of those that are deleted by age; 'ttl' = what the queue says; '' = none
+-- ARGV[3] age: least ms since they died, for a deletion by age; 'ttl' = what the queue says; '' = none
 -- ARGV[4] most: by age
 -- ARGV[5] count: of message ids
 -- ARGV[6..] names: message ids, then entry ids

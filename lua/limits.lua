@@ -152,7 +152,7 @@ function Limits.text_of(parts)
   return text == NO_LIMITS and '-' or text
 end
 
--- Says that the limits, or the weight, that such parts have end after so many ms, '' for never.
+-- Says that the limits, or the weight, that such parts have end after this many ms, '' for never.
 function Limits.put_end(parts, of_weight, lasts, now)
   local at = of_weight and WEIGHT or OWN
   parts[at], parts[at + 1] = '0', '0'
@@ -162,8 +162,8 @@ end
 -- Returns the plan that such limits name, nil if they name none.
 function Limits.plan_of(parts) return match(parts[1], '^=(.*)$') end
 
--- What those weigh that wait for a turn, beside one for each: by weights of their own under '', and under the name of a
--- plan how many are on it, since its weight may change. (A weight that has ended counts until `end_over`.)
+-- The sum of the weights that wait for a turn, beside one for each: weights of their own under '', and under the name
+-- of a plan how many are on it, since its weight may change. (A weight that has ended counts until `end_over`.)
 local function read_heavy(text)
   local heavy = {}
   for name, number in gmatch(text or '', '([%w._-]*):(%d+)') do heavy[name] = number + 0 end
@@ -197,7 +197,7 @@ function Limits.weight_of_turns(q)
   return weight
 end
 
--- Gives an account other limits of its own. Of each plan it is known how many accounts name it.
+-- Gives an account other limits of its own. For each plan it is known how many accounts name it.
 function Limits.put_limits(q, a, parts)
   local before = match(a.limits, '^=([^,]*)')
   local after = Limits.plan_of(parts)
@@ -227,7 +227,7 @@ function Limits.spell_own(parts)
   return concat(spelled, ' ') .. ' ' .. parts[4]
 end
 
--- Returns why a message of an account may not be delivered now that has so many before it, and until when if time ends
+-- Returns why a message of an account may not be delivered now, given the number before it, and until when if time ends
 -- that; '' if it may. If the queue has a window, an account with something in flight waits for its end.
 function Limits.reason_of(q, a, ahead)
   if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
@@ -271,7 +271,7 @@ function Limits.limit_queue(q, count)
   if rules.total_cap > 0 then
     -- A lease that has ended counts, too, until a read takes it back.
     local places = rules.total_cap - (call('ZCARD', q.keys[LEASES]) - 1) -- the sentinel is no lease
-    -- With a lease that has ended the read goes on: `bring` may free its place.
+    -- With a lease that has ended the read continues: `bring` may free its place.
     if places < 1 and q.lease_at > now then return 0, q.lease_at end
     q.places = places
   end

@@ -1,6 +1,6 @@
 -- The verb status: where one message is, and what it waits for.
 
--- What is replied has eleven parts, of which most say nothing in most states.
+-- The reply has eleven parts; most say nothing in most states.
 local function answer(q, state, told)
   return {
     q.now, state, told.stream or '', told.till or '', told.ahead or -1, told.reason or '', told.token or '',
@@ -31,7 +31,7 @@ local function status_of_dead(q, found, progress)
   if not letter then return answer(q, 'unknown', {}) end
   local words, rest = letter[2], {}
   for at = 9, #words do rest[at - 8] = words[at] end
-  -- Its size in place of the payload, as in all that is told bare.
+  -- The payload's size replaces it, as in every reply without payloads.
   if rest[4] and not found.is_whole then rest[4] = format('%d', #rest[4]) end
   local class, reason = match(DeadLetters.group_of(words), '|([^|]*)|(.*)$')
   local kind = class and Failures.spell_kind(class, reason) or ''
@@ -149,7 +149,7 @@ end
 -- ARGV[2] origin: the last part of the id, 'o' without the shard key
 -- ARGV[3] id: the rest of it
 -- ARGV[4] key: the shard key in the id, '' if it has none
--- ARGV[5] whole: '1' = the fields are told with the payload, and what is kept as the message's result or as a note
+-- ARGV[5] whole: '1' = the reply has the fields with the payload, and what is kept as the message's result or as a note
 -- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'done' | 'unknown', stream ('': none), when
 --        it comes due, or its lease or a pause ends in ms ('': not known, or none of these), how many messages are
 --        before it (-1: not known), reason, lease token ('': none), what is known of it ('': nothing), '1' if it was

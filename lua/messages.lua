@@ -35,13 +35,13 @@ function Messages.is_large(payload) return #payload > LARGEST_WITHIN end
 -- Says whether the payload of a body lies by itself.
 function Messages.is_apart(body) return find(body, '^%w+=') ~= nil end
 
--- What a body has between the shard key and the payload.
+-- The part of a body between the shard key and the payload.
 function Messages.spell_tail(attributes, unique_key, tag, headers)
   if attributes == '' and unique_key == '' and headers == '' then return '0:0:' .. tag .. '0:' end
   return #attributes .. ':' .. attributes .. #unique_key .. ':' .. unique_key .. tag .. #headers .. ':' .. headers
 end
 
--- What a body has before the tail; `mark` is that of the record.
+-- The part of a body before the tail; `mark` is that of the record.
 function Messages.spell_head(origin, mark, key)
   return origin .. (mark == Messages.APART and '=' or ':') .. spell(#key) .. ':' .. key
 end
@@ -52,7 +52,7 @@ function Messages.spell_body(origin, key, tail, payload)
   return origin .. ':' .. spell(#key) .. ':' .. key .. tail .. payload
 end
 
--- Returns the body of what another program wrote, of which the fields come behind each other, each with its size.
+-- Returns the body of a message from another program, whose fields come behind each other, each with its size.
 function Messages.spell_foreign(origin, key, attributes, fields, first)
   local parts = {}
   for at = first, #fields do parts[#parts + 1] = sized(fields[at]) end
@@ -90,7 +90,7 @@ function Messages.body_of_entry(origin, fields)
   return Messages.spell_foreign(origin, '', '', fields, 1)
 end
 
--- Returns a text of which the size stands before it, and where the next one begins.
+-- Returns a text whose size stands before it, and where the next one begins.
 local function read_sized(text, at)
   local size, from = match(text, '^(%d+):()', at)
   return sub(text, from, from + size - 1), from + size
@@ -116,11 +116,11 @@ function Messages.parse_body(body)
   }
 end
 
--- Returns what is told of a payload to those who do not ask for it: its size, and so much of its beginning that the
--- name of a task can be read.
+-- Returns what replies without payloads have of one: its size, and enough of its beginning that the name of a task can
+-- be read.
 function Messages.spell_bare(payload) return format('%d ', #payload) .. sub(payload, 1, 204) end
 
--- Returns the payload of a body that has it, or of which it lies by itself in the hash `bodies`; '' if that is gone.
+-- Returns the payload of a body that has it, or whose payload lies by itself in the hash `bodies`; '' if that is gone.
 function Messages.payload_of(bodies, id, body, b)
   if not Messages.is_apart(body) then return b.payload end
   return call('HGET', bodies, Messages.field_of_payload(id)) or ''

@@ -2,8 +2,8 @@
 local SOON = 5000 -- ms after which blocked readers look again by themselves
 local MOST_NOTIFICATIONS = 10000 -- far above any number of blocked readers
 
--- Appends a notification. If that fails, since another program wrote the key, the call succeeds all the same: a reader
--- looks again by itself, and the key fails it when it is about to block.
+-- Appends a notification. If that fails, since another program wrote the key, the call succeeds anyway: a reader looks
+-- again by itself, and the key fails it when it is about to block.
 function Notifications.wake_reader(key, hint)
   pcall_redis('XADD', key, 'MAXLEN', '~', MOST_NOTIFICATIONS, '*', 's', hint)
 end
@@ -26,7 +26,7 @@ local TURN = 50 -- ms from one who looks to the next
 local DEPUTIES = 5
 local LATEST = 250 -- ms after the moment: by then the last deputy has looked
 local KEPT_LOOKS = 16 -- of deputies, also of those who look at other moments
-local ROUND = 30 -- ms for which news goes on through those who have heard it, to one who has not
+local ROUND = 30 -- ms for which readers pass the news on to one who has not heard it
 
 -- Until when somebody watches; 0: nobody does. (A moment far ahead was noted by a clock that has been set back.)
 local function watched_until(q)
@@ -121,11 +121,11 @@ end
 
 -- Since when the news goes round, if the next one that is blocked is to have it; nil if it is not. A reader passes on
 -- the news while turns are free, when it hears it: so a round ends with who knows it. If somebody has missed it by
--- then, it goes on for a while: those who have heard it stand before who was not blocked yet.
+-- then, it continues for a while: those who have heard it stand before readers that were not blocked yet.
 local function goes_round(q, moment, watch, look, since)
   if not free_turn(q, moment) then return nil end
   local is_sooner = watch == 0 or look + TURN < watch
-  -- Of a moment that is later than what it watched for it hears, too, if others hand it on.
+  -- It hears of a moment that is later than the one it watched for, too, if others hand it on.
   if since and (is_sooner or watch < moment) then return since end
   if since and abs(q.now - since) < ROUND and has_missed_news(q, moment) then return since end
   return is_sooner and not is_watched(q, moment) and q.now or nil
@@ -140,7 +140,7 @@ local function hand_on(q, moment, watch, look, is_leaving, since)
   q.hands_on = true
 end
 
--- A reader found nothing, and stays for so many ms. Time brings something at `at`. Returns in how many ms it is to look
+-- A reader found nothing, and stays for a time. Time brings something at `at`. Returns in how many ms it is to look
 -- again, -1 if it shall sleep, -2 if others watch meanwhile.
 function Notifications.watch(q, at, watch, turn_before, stays)
   local since = tonumber(q.odd.handed)
@@ -184,8 +184,8 @@ function Notifications.announce_moment(q, at)
   if lacks_watcher(q, at) then hand_watch(q) end
 end
 
--- A reader that was handed messages does not watch any more. The one that is woken is told until when to watch, so it
--- need not look; but for what comes later, it looks, and says whether it stays for so long.
+-- A reader that was handed messages does not watch any more. The reply to the one that is woken says until when to
+-- watch, so it need not look; but for what comes later, it looks, and says whether it stays that long.
 function Notifications.pass_watch_on(q, at, watch, turn)
   stop_watching(q, watch, turn)
   if not lacks_watcher(q, at) then return end
@@ -197,7 +197,7 @@ function Notifications.pass_watch_on(q, at, watch, turn)
   Notifications.notify_reader(q, '@' .. spell(moment))
 end
 
--- Wakes a reader for each of so many messages that may be delivered from now on.
+-- Wakes a reader for each of the messages that may be delivered from now on.
 local MOST_WAKED = 64
 function Notifications.notify_readers(q, number)
   for _ = 1, min(number, MOST_WAKED) do Notifications.notify_reader(q) end
@@ -211,8 +211,8 @@ function Notifications.wake_readers(q)
   if q.noted then q.noted = q.noted + #wakes end
 end
 
--- Makes all notifications count as seen, after a reader found that nothing may be delivered: what they announced was
--- taken. Behind them comes the one by which it hands on what it cannot do.
+-- Makes all notifications count as seen, after a reader found that nothing may be delivered: the messages that they
+-- announced were taken. Behind them comes the one by which it hands on what it cannot do.
 function Notifications.clear_notifications(q)
   local key = q.keys[NOTIFICATIONS]
   -- Another program has deleted the stream or its group: a reader that is about to block needs both.

@@ -13,7 +13,7 @@ end
 local function change_limits(q, a, parts)
   Limits.put_limits(q, a, parts)
   a.look_at = 0
-  -- Its moment in `due` is noted anew: that of a delayed message, too, which the next read finds.
+  -- Its moment in `due` is noted again: that of a delayed message, too, which the next read finds.
   if a.delayed > 0 then a.next_at = q.now end
 end
 
@@ -68,8 +68,8 @@ local function note_changed(changed, name, letter)
   changed[name][letter] = true
 end
 
--- "-" is what the queue says, "" leaves a limit as it is, a cap "=gold" is the plan gold; of a pause "+ms" is from now,
--- "0" none. Limits that are given end after `lasts`.
+-- "-" is what the queue says, "" leaves a limit as it is, a cap "=gold" is the plan gold; for a pause "+ms" is from
+-- now, "0" none. Limits that are given end after `lasts`.
 local function changed_limits(q, a, cap, rate, burst, pause, lasts)
   local parts = Limits.parts_of(a.limits, q.now)
   if cap ~= '' then parts[1] = cap == '-' and '' or cap end
@@ -113,7 +113,7 @@ local function note_limited(q, name, pause, parts, paused_till)
   Journal.note_event(q, kind, '', name, 0, till > 0 and till < FAR and till or nil, values)
 end
 
--- Returns what the accounts say of these names that are listed: of each the parts that are in force, nil if none are.
+-- Returns what the accounts say of these names that are listed: for each the parts that are in force, nil if none are.
 -- (The list is not at hand where time ends something, and does not know whether the clock was set back.)
 local function parts_in_force(meta, names, now)
   local fields = {}
@@ -136,8 +136,8 @@ local function forget_ended(q, key, number)
   end
 end
 
--- Returns a page of the list of limits: the cursor to go on from, names, what is listed of each, and the parts of those
--- of which any are in force. The page is of the names alone that are given.
+-- Returns a page of the list of limits: the cursor to continue from, names, the list's text of each, and the parts that
+-- are in force of those that have any. The page is of the names alone that are given.
 local function read_page(meta, key, cursor, count, now, given)
   local names, texts = {}, {}
   if given and #given > 0 then
@@ -162,7 +162,7 @@ end
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] who: the caller, and who asked for it (`Journal.who_of`)
--- ARGV[4] lasts: the limits that are given, but pauses, end after so many ms, '' for never
+-- ARGV[4] lasts: the limits that are given, but pauses, end after this many ms, '' for never
 -- ARGV[5..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is,
 --           '-' is what the queue says, a cap '=gold' is the plan gold. Of a shard key that comes twice the last counts
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
@@ -207,7 +207,7 @@ end
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] who: the caller, and who asked for it (`Journal.who_of`)
--- ARGV[4] lasts: the weights end after so many ms, '' for never
+-- ARGV[4] lasts: the weights end after this many ms, '' for never
 -- ARGV[5..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.weigh(KEYS, ARGV)
@@ -241,11 +241,11 @@ end
 -- whether the whole queue is paused.
 -- KEYS[1] meta: until when the queue is paused
 -- KEYS[2] limits: limits and weights of shard keys that have any
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many
 -- ARGV[3..] names: shard keys, at most 50, to tell of these alone; none: of all
 -- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', who paused it:
---        "since\31by\31note" or '', cursor to go on from ('0' at the end), {shard key, "cap rate burst until weight
+--        "since\31by\31note" or '', cursor to continue from ('0' at the end), {shard key, "cap rate burst until weight
 --        limits_until weight_until", and who gave what, a line each: "p", "l" or "w", and as above, ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
@@ -271,9 +271,9 @@ end
 -- @verb weights | no-writes: a page of the weights of shard keys.
 -- KEYS[1] meta: what is in force
 -- KEYS[2] limits: limits and weights of shard keys that have any
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many
--- Reply: {cursor to go on from, '0' at the end; "weight:length:key" of each, joined}
+-- Reply: {cursor to continue from, '0' at the end; "weight:length:key" of each, joined}
 function verbs.weights(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'limits'})
@@ -295,7 +295,7 @@ end
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = end the pause
--- ARGV[4] readers: wake so many of them when the pause ends, or is to end by itself
+-- ARGV[4] readers: the number of them to wake when the pause ends, or is to end by itself
 -- ARGV[5] who: the caller, and who asked for it (`Journal.who_of`)
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.pause(KEYS, ARGV)
@@ -311,7 +311,7 @@ function verbs.pause(KEYS, ARGV)
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   Rules.set_epoch(meta, ARGV[2])
   State.set_odd(meta, 'paused', till > now and spell(till) .. ',' .. spell(till - now) or '')
-  -- (Of a pause that ends by itself this stays, and is told no more.)
+  -- (After a pause that ends by itself this stays, and is not shown any more.)
   call('HSET', meta, 'paused_by', till > now and spell_who(now, ARGV[5]) or '')
   -- Also where a pause only begins: readers that are blocked have to learn when it ends.
   if till < FAR and waiting > now then
@@ -333,7 +333,7 @@ local function deliveries_of(q, found)
   return (attempt or 0) + Messages.deliveries_before(attributes)
 end
 
--- Finds a message for a verb that changes it. If its lease is over, what the next read would do is done first.
+-- Finds a message for a verb that changes it. If its lease is over, the work of the next read is done first.
 local function find_now(q, full_id, origin, id, key)
   local found = Places.find(q, full_id, origin, id, key)
   local token = found and found.token
@@ -363,7 +363,7 @@ function Operate.cancel_message(q, full_id, origin, id, key)
   else
     Places.take_out(q, found)
   end
-  -- At once, also of a message in flight: its writer may cancel it in order to write it anew.
+  -- At once, also for a message in flight: its writer may cancel it in order to write it again.
   Unique.release_key(q, found.body, found.id)
   -- The body of one in flight says whose it is, until its delivery ends. A stream may not be declared then.
   if not in_flight or place ~= 'd' then
@@ -480,7 +480,7 @@ function verbs.replace(KEYS, ARGV)
   local full_id, shard_key, delay, lasts = ARGV[3], ARGV[5], ARGV[9], ARGV[10]
   local producer, number, keep = Producers.read_number(ARGV[2])
   local q = Settle.open_change(KEYS, 18, 'last', producer or '')
-  -- Also to a repetition: the caller makes the call anew with the same number.
+  -- Also to a repetition: the caller makes the call again with the same number.
   if not q or q.rules.epoch ~= ARGV[1] then return {'EPOCH'} end
   local key = Producers.scope_key(q, shard_key, ARGV[4])
   -- Redis knows rights by command and key, not by verb, and roles that write and settle have all others: this one only

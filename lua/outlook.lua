@@ -1,9 +1,9 @@
 -- The verb outlook: who waits and for what, some of them by chance where there are many, and when somebody last read.
--- What becomes of them is reckoned by clients (shardq/outlook).
+-- Clients reckon what becomes of them (shardq/outlook).
 local FIELDS_SEEN = 256 -- of the state, by chance: of a small queue all
 local BLOCKS_SEEN = 96 -- of overflows, by chance: a shard key that has much has many
-local MEMBERS_SEEN = 48 -- of what was given back, and of what is delayed, by chance
-local TRIES_SEEN = 12 -- delayed messages of one shard key, of which it is looked up whether they were delivered before
+local MEMBERS_SEEN = 48 -- messages that were given back, and delayed ones, by chance
+local TRIES_SEEN = 12 -- delayed messages of one shard key that are looked up: were they delivered before?
 
 -- Notes whose members of a sorted set by name these are.
 local function note_owners(q, members, owners)
@@ -63,15 +63,15 @@ local function last_lease(q)
   return 0
 end
 
--- @verb outlook | no-writes: shard keys (or parents) of which something is known, all of a small queue, else those of
--- some messages and some more, by chance.
+-- @verb outlook | no-writes: shard keys (or parents) that have something: all of a small queue, else those of some
+-- messages and some more, by chance.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1..] names: shard keys or parents, at most 50, that are among them in any case
 -- Reply: {} when there is no such queue | {now, how many fields the state has, how many of them were looked at, until
 --        when a reader may be blocked (ms), when the last lease ends (ms, 0: there is none), the setting
 --        visibility_timeout, time and number of the last message, "window parents total_cap total_rate", {name, "in
---        streams, in flight, held back, delayed, of these tried before, weight, max_in_flight, rate, how many more may
---        be delivered now (-1: any), until when it is paused (ms)" with a space between, ...}}
+--        streams, in flight, held back, delayed, tried before (among the delayed), weight, max_in_flight, rate, how
+--        many more may be delivered now (-1: any), until when it is paused (ms)" with a space between, ...}}
 function verbs.outlook(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)

@@ -132,8 +132,8 @@ function Overflow.peek_record(q, holder, base)
   return sub(text, from, from + size - 1), from + size - 1
 end
 
--- Returns where a record ends at or behind an offset, of those from one on: the offset may be one of an earlier page,
--- and records before it have been taken out since.
+-- Returns where a record ends at or behind an offset, among those from one on: the offset may be one of an earlier
+-- page, and records before it have been taken out since.
 local function end_of_record(text, from, offset)
   while from < offset and from < #text do
     local size, begins = match(text, '^(%d+):()', from + 1)
@@ -143,7 +143,7 @@ local function end_of_record(text, from, offset)
 end
 
 -- Looks at records from a place on, without taking any: `each` is given the record and the place behind it, and says
--- whether to go on.
+-- whether to continue.
 function Overflow.look_at_records(q, holder, base, block, offset, each)
   local o = Overflow.overflow_of(holder)
   if o.size == 0 then return end
@@ -161,7 +161,7 @@ function Overflow.look_at_records(q, holder, base, block, offset, each)
   end
 end
 
--- Goes on behind a record that was peeked at.
+-- Continues behind a record that was peeked at.
 function Overflow.pass_record(q, holder, base, offset)
   local o = holder.overflow
   o.offset = offset
@@ -225,7 +225,7 @@ function Overflow.drop_records(q, holder, base, number, last, each, wants_all)
   return got, is_later
 end
 
--- Reads so many blocks from the first on by one look, unless they are known.
+-- Reads blocks from the first on by one look, unless they are known.
 function Overflow.read_ahead(q, holder, base, number)
   local o = Overflow.overflow_of(holder)
   local fields = {}
@@ -236,7 +236,7 @@ function Overflow.read_ahead(q, holder, base, number)
   if o.size > 0 then Overflow.load_blocks(q, fields) end
 end
 
--- Writes down what became of blocks. First what goes, since an overflow that was used up begins anew with block 0.
+-- Writes down what became of blocks. Removals come first, since an overflow that was used up begins again with block 0.
 function Overflow.save_blocks(q)
   send(q, 'used_up', 'HDEL', BODIES)
   if q.dirty then

@@ -54,10 +54,10 @@ end
 -- KEYS[1] meta: cursor per stream
 -- KEYS[2..] streams: those to look at
 -- ARGV[1] most: how many messages of each stream to look at
--- ARGV[2] bytes: after so many bytes no more messages are looked at
+-- ARGV[2] bytes: after this many bytes no more messages are looked at
 -- ARGV[3] payloads: '1' with payloads; else the size of each payload is in its place, and how it begins
 -- ARGV[4] shard_key: only its messages, '' for all
--- ARGV[5..] points: two for each stream: its number, and the entry to go on after, '' for the cursor
+-- ARGV[5..] points: two for each stream: its number, and the entry to continue after, '' for the cursor
 -- Reply: of each stream {{{how many of these stand before it, entry id, fields}, ...}, the last entry that was looked
 --        at, how many that were, '1' if nothing comes after it}
 function verbs.peek(KEYS, ARGV)
@@ -135,10 +135,10 @@ end
 -- @verb held | no-writes: list what waits outside of the streams, of one shard key after the other.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] most: how many messages
--- ARGV[2] bytes: after so many bytes no more messages are looked at
+-- ARGV[2] bytes: after this many bytes no more messages are looked at
 -- ARGV[3] payloads: '1' with payloads; else the size of each payload is in its place, and how it begins
 -- ARGV[4] only: one shard key of a parent's children, '' for all
--- ARGV[5] child: of the first name, the shard key to go on with
+-- ARGV[5] child: for the first name, the shard key to continue with
 -- ARGV[6] position: in that one
 -- ARGV[7..] names: of shard keys (or parents)
 -- Reply: {how many of the names were looked at whole, {{name, shard key, position behind it, place, entry id, what is
@@ -168,8 +168,8 @@ function verbs.held(KEYS, ARGV)
   return {#ARGV - 6, list.rows}
 end
 
--- Returns where to go on among the delayed messages of a shard key, behind this time and this member. They are listed
--- by time, and of one time by the members.
+-- Returns where to continue among the delayed messages of a shard key, behind this time and this member. They are
+-- listed by time, and of one time by the members.
 local function from_delayed(prefix, after, member)
   if not after then return '[' .. prefix end
   if sub(member, 1, #prefix) == prefix then return '(' .. member end
@@ -179,7 +179,7 @@ end
 -- @verb due | no-writes: list delayed messages of some shard keys, of each those that come due first.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] most: how many of each
--- ARGV[2] after: the time in ms behind which to go on, '' to start
+-- ARGV[2] after: the time in ms behind which to continue, '' to start
 -- ARGV[3] after_member: and of that time only what stands behind this member
 -- ARGV[4..] names: of shard keys (or parents)
 -- Reply: {now, {{time in ms, member, place, entry id, what is known}, ...}}
@@ -205,7 +205,7 @@ end
 
 -- @verb leased | no-writes: list leases, those first that end first.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1] after: the token to go on behind, '' to start
+-- ARGV[1] after: the token to continue behind, '' to start
 -- ARGV[2] time: when that one ended by the index, in ms
 -- ARGV[3] most: how many
 -- Reply: {now, {{token, its time in the index, when it ends in ms, what is known}, ...}}. After a jump of the server's
@@ -238,7 +238,7 @@ end
 -- @verb fetch | no-writes: read messages by where they lie.
 -- KEYS[1] bodies: those outside of the streams
 -- KEYS[2..] streams: of the others
--- ARGV[1] bytes: so many are enough
+-- ARGV[1] bytes: that is enough
 -- ARGV[2] payloads: '1' with payloads; else the size of each payload is in its place, and how it begins
 -- ARGV[3..] places: "place:entry id"
 -- Reply: {{origin, fields} or false for one that is gone, ...}; of fewer than were asked for if these are large

@@ -163,7 +163,7 @@ local function find_of_body(q, place, id, body)
     found.state, found.member, found.at = 'delayed', delayed.member, delayed
     return found
   end
-  -- Of those with a body of their own only they wait in an overflow, as references.
+  -- Only those with a body of their own wait in an overflow, as references.
   if unique_key == '' then return found end
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
   local holder = q.rules.parents and Children.child_of(q, key) or a

@@ -1,12 +1,13 @@
--- What shard keys have at this moment. Only reads write down what time brings: leases that end, messages that come due,
+-- The present numbers of shard keys. Only reads write down what time brings: leases that end, messages that come due,
 -- pauses that are over. A verb that only looks changes the accounts of its own call as the next read would, and tells
--- those: so no figure depends on when somebody read last. It looks at a bounded piece; of more it estimates the rest.
+-- those: so no figure depends on when somebody read last. It looks at a bounded piece, and estimates the rest.
 local LOOKED_AT = 128 -- shard keys whose moment has come, and leases that are over, of the whole queue
 local LEASES_LOOKED_AT = 1000 -- leases that are over, where those of some shard keys are looked for
 
--- What time has brought: messages that came `due`, how many of these were `retrying`, leases that `ended`, and how many
--- of their messages are `gone`, since they were cancelled. `since` says when the first lease of a shard key ended. (A
--- message that had its last delivery waits like others: there is work for a read, which makes it a dead letter.)
+-- The changes that time has brought: messages that came `due`, how many of these were `retrying`, leases that `ended`,
+-- and how many of their messages are `gone`, since they were cancelled. `since` says when the first lease of a shard
+-- key ended. (A message that had its last delivery waits like others: there is work for a read, which makes it a dead
+-- letter.)
 local function nothing() return {due = 0, retrying = 0, ended = 0, gone = 0, since = {}} end
 
 -- Counts what came due of an account among what waits. Returns how many messages that is.
@@ -18,7 +19,7 @@ local function bring_due_of(q, a)
   return number
 end
 
--- Returns how many of so many messages that came due of an account were delivered before.
+-- Returns how many of an account's messages that came due were delivered before.
 local function count_retrying(q, a, number)
   local prefix = Waiting.prefix_of(a.name)
   local found = 0

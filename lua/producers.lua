@@ -4,7 +4,7 @@
 -- last lease (unique.lua).
 local MAX_SEQUENCES = 100000 -- newcomers beyond them write without one
 
--- Forgets at most so many of an index whose end has come, which lie in this hash.
+-- Forgets a bounded number of an index whose end has come, which lie in this hash.
 function Producers.forget_ended(q, index, hash, most, keep)
   local ended = call('ZRANGEBYSCORE', index, '-inf', q.now, 'LIMIT', 0, most)
   -- `keep` may move some to a later end: these are looked at again then.
@@ -62,7 +62,7 @@ end
 -- last.
 function Producers.touch(q, last) call('HSET', q.keys[META], 'last', last) end
 
--- Notes a producer's call, and what was stored, which a repetition is told.
+-- Notes a producer's call, and what was stored, which is the reply to a repetition.
 function Producers.note_call(q, producer, stored)
   if not q.producer_ends then return end
   State.put(q, producer, q.producer_ends .. '|' .. q.producer_number .. '|' .. stored)
@@ -101,8 +101,7 @@ function Producers.check_offset(q, field, text)
   local ends, stored, at_batch, at_mark = match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
   local offset = at_batch == batch and stored + 0 or 0
   local fits = at_batch + 0 <= batch + 0 and offset == from + 0
-  -- The caller begins elsewhere, or the rows before that are others than those that are stored: it is told how far it
-  -- is.
+  -- The caller begins elsewhere, or the rows before it differ from the stored ones: the reply says where to resume.
   if not fits or offset > 0 and at_mark ~= mark_before then return {'COUNTED', at_batch, stored, at_mark} end
   if not known and Producers.has_lost_offsets(q, began) then return {'FORGOTTEN'} end
   if not known and not has_room_in(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], most + 0) then

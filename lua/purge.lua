@@ -7,7 +7,7 @@ local function purge_body(q, place, id, key)
   q.purged = q.purged + 1
 end
 
--- Takes away what is told of a stream: `left` are not over.
+-- Takes away the record of a stream: `left` are not over.
 local function note_purged(q, number, key, left, rest, entries)
   local lost = left - rest - #entries
   q.shared = q.shared - (left - rest)
@@ -90,7 +90,7 @@ local function purge_overflow_of(q, a, holder)
   local base = Waiting.overflow_base(holder.name)
   while q.purged < q.most and holder.behind > holder.returned do
     local got = Overflow.pop_records(q, holder, base, q.most - q.purged, purge_record)
-    if got == 0 and holder.overflow.size > 0 then return end -- the next call goes on
+    if got == 0 and holder.overflow.size > 0 then return end -- the next call continues
     if got == 0 then
       got = holder.behind - holder.returned
       State.count_up(q, 'vanished', got)
@@ -102,8 +102,8 @@ end
 
 local SCANS = 4 -- of 100 fields each, in one call
 
--- Removes what waits in overflows, of a piece of the shard keys. Returns where the next call goes on, '0' at the end:
--- at the piece in which something may be left.
+-- Removes messages that wait in overflows, for a piece of the shard keys. Returns where the next call continues, '0' at
+-- the end: at the piece in which something may be left.
 local function purge_overflows(q)
   local cursor = call('HGET', q.keys[META], 'purge') or '0'
   for _ = 1, SCANS do
@@ -191,7 +191,7 @@ function verbs.purge(KEYS, ARGV)
   return {'OK', told}
 end
 
--- What a call of `purge_of` is about, `target`: the shard key `name` (and with parents the children of that name), its
+-- The subject of a call of `purge_of`, `target`: the shard key `name` (and with parents the children of that name), its
 -- account `a`; only messages up to the number `last`; `room` is what this call may still do, and `looks` what it may
 -- look at; `places` are streams that it lacks; what it removed was `waiting`, `delayed`, `dead`, and `cancelled`.
 local PARTS_OF_ONE = ' waiting delayed stream dead keys flight cancel '
@@ -207,7 +207,7 @@ end
 
 local function is_meant(target, id) return match(id, '%d+$') + 0 <= target.last end
 
--- Says whether a body can be removed that lies there. If its stream is not declared, the caller is told so.
+-- Says whether a body can be removed that lies there. If its stream is not declared, the reply says so.
 local function is_at_hand(q, target, place)
   if place == 'd' or Messages.stream_key(q, place) then return true end
   if not target.places[place] then
@@ -251,7 +251,7 @@ local function empty_overflow(q, target, holder)
     leave_waiting(q, target, holder, got)
     target.room, target.waiting = target.room - got, target.waiting + got
     if is_later then return true end
-    if got == 0 and holder.overflow.size > 0 then return false end -- gaps: the next call goes on
+    if got == 0 and holder.overflow.size > 0 then return false end -- gaps: the next call continues
     if got == 0 then
       got = holder.behind - holder.returned
       State.count_up(q, 'vanished', got)
@@ -287,7 +287,7 @@ local function empty_returned(q, target, holder, after)
 end
 
 -- Removes what waits of one shard key outside of the streams. Returns nil if nothing is left that is meant, else the
--- member of `returned` to go on behind ('' for none).
+-- member of `returned` to continue behind ('' for none).
 local function empty_holder(q, target, holder, after)
   if after == '' and not empty_overflow(q, target, holder) then return '' end
   if holder.returned == 0 then return nil end
@@ -304,7 +304,7 @@ local function holders_of(q, target, child)
   return found, looked == CHILDREN_SEEN
 end
 
--- Removes what waits outside of the streams. Returns where to go on: "size:child" and a member of `returned`.
+-- Removes what waits outside of the streams. Returns where to continue: "size:child" and a member of `returned`.
 local function empty_waiting(q, target, position)
   take_back_ended(q)
   if q.children then Children.flush(q) end -- those that came to wait by that are listed
@@ -327,7 +327,7 @@ local function empty_waiting(q, target, position)
   return q.is_catching_up and '0:' or ''
 end
 
--- Removes a piece of what is delayed. Returns the member to go on behind, '' at the end.
+-- Removes a piece of what is delayed. Returns the member to continue behind, '' at the end.
 local function empty_delayed(q, target, after)
   local a = target.a
   local prefix = Waiting.prefix_of(a.name)
@@ -375,7 +375,7 @@ local function leave_stream(q, number, taken)
   State.put(q, 'ready', Streams.ready(q))
 end
 
--- Removes a piece of what a stream has undelivered. Returns the entry to go on behind, '' at the end.
+-- Removes a piece of what a stream has undelivered. Returns the entry to continue behind, '' at the end.
 local function empty_stream(q, target, after)
   local a = target.a
   local key = q.declared[q.fixed + 1]
@@ -424,7 +424,7 @@ local function empty_letter(q, target, message_id)
   return DeadLetters.delete_letter(q, entry_id)
 end
 
--- Deletes a piece of its dead letters. Returns where to go on: which share, and which number in it.
+-- Deletes a piece of its dead letters. Returns where to continue: which share, and which number in it.
 local function empty_letters(q, target, position)
   local which, first = match(position, '^(%d+):(%d+)$')
   which, first = (which or 1) + 0, (first or 0) + 0
@@ -455,7 +455,7 @@ local function owner_of_key(q, field, text)
   return size and sub(field, from, from + size - 1), id, owner
 end
 
--- Forgets a piece of its dedup keys. Returns the cursor to go on from, '' at the end.
+-- Forgets a piece of its dedup keys. Returns the cursor to continue from, '' at the end.
 local function empty_keys(q, target, cursor)
   local page = call('HSCAN', q.keys[DEDUP], cursor == '' and '0' or cursor, 'MATCH', 'k:*', 'COUNT', KEYS_SEEN)
   local gone = {}
@@ -491,7 +491,8 @@ local function cancel_delivery(q, place, id, attempt, marks, key)
   return true
 end
 
--- Looks at a piece of the leases, counts those that are meant, and may cancel their messages. Returns where to go on.
+-- Looks at a piece of the leases, counts those that are meant, and may cancel their messages. Returns where to
+-- continue.
 local function look_at_flight(q, target, position, cancels)
   local first = tonumber(position) or 0
   local tokens = call('ZRANGEBYSCORE', q.keys[LEASES], '(' .. Ended.till(q), '(' .. NEVER, 'LIMIT', first, LOOKS / 4)
@@ -535,10 +536,10 @@ end
 -- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
 -- ARGV[3] shard_key: whose
 -- ARGV[4] last: the number of the last message that is meant
--- ARGV[5] part: of what: 'waiting' (outside of the streams), 'delayed', 'stream', 'dead', 'keys' (dedup keys), 'flight'
---         (they are only counted) or 'cancel' (those in flight)
+-- ARGV[5] part: what to purge: 'waiting' (outside of the streams), 'delayed', 'stream', 'dead', 'keys' (dedup keys),
+--   'flight' (they are only counted) or 'cancel' (those in flight)
 -- ARGV[6] most: about how many
--- ARGV[7] position: where to go on, '' to start
+-- ARGV[7] position: where to continue, '' to start
 -- Reply: {'OK', "waiting|delayed|dead|cancelled|in flight|what is left outside of flight, '' if not known|streams that
 --        it lacks: 1,2|'1' if it is to be called again|position"} | {'NOQUEUE'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.purge_of(KEYS, ARGV)

@@ -11,7 +11,7 @@ local OWN = 28 -- keys of a queue beside its streams
 -- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
 -- sorted sets, hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
-  -- Keys are made one by one below: one of another type would leave a queue of which half is there.
+  -- Keys are made one by one below: one of another type would leave half a queue.
   Types.look_at_fixed(KEYS)
   local hashes = {KEYS[FAILURES], KEYS[20], KEYS[21], KEYS[22], KEYS[24], KEYS[26], KEYS[27], KEYS[28]}
   check_types(hashes, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[23], KEYS[25]}, {})
@@ -32,7 +32,7 @@ local function create_keys(KEYS, now)
   for _, key in ipairs({KEYS[23], KEYS[25]}) do call('ZADD', key, 'NX', NEVER, '') end
 end
 
--- The fields of the state that are told of a queue: its settings, of which the library puts the names in (sources.py),
+-- The fields of the state that replies about a queue have: its settings, whose names the library puts in (sources.py),
 -- what it is, and what was counted.
 local FACTS = {
   '@settings',
@@ -82,7 +82,7 @@ end
 -- KEYS[23] result_ends: the same by end
 -- KEYS[24] schedules: those that users stored
 -- KEYS[25] schedule_due: all schedules by their next slots
--- KEYS[26] workers: what its workers last said of themselves
+-- KEYS[26] workers: the last report of its workers
 -- KEYS[27] minutes: what it did and had in each of the last minutes
 -- KEYS[28] actions: what operators have under way
 -- KEYS[29..] streams: as many as the caller would create
@@ -119,10 +119,10 @@ function verbs.facts(KEYS)
 end
 
 -- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does.
--- So a copy of it that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK'
--- means that an earlier try did it (the epoch is then written once more, since WAIT waits for what its own connection
--- wrote last). These are calls of operators: they run a command that no other role may, since Redis knows of rights to
--- commands alone (docs/acls.md).
+-- So a copy of it that comes late changes nothing. Returns nil if the call may continue, or what to answer instead:
+-- 'OK' means that an earlier try did it (the epoch is then written once more, since WAIT waits for what its own
+-- connection wrote last). These are calls of operators: they run a command that no other role may, since Redis knows of
+-- rights to commands alone (docs/acls.md).
 function Queue.check_epoch(meta, epoch, following)
   -- It tells nothing: it is the command that only operators may run.
   call('HSTRLEN', meta, 'epoch')
@@ -167,14 +167,14 @@ end
 
 local FIRST_WALK = 250 -- accounts, about, that are looked at when settings change
 
--- All accounts are looked at again: of most queues all now, of others a piece in each read.
+-- All accounts are looked at again: in most queues all now, in others a piece in each read.
 function Queue.walk_for_rules(q)
   q.walk, q.piece = Due.walk_for_rules(q.odd.walk or ''), FIRST_WALK
   Due.walk_accounts(q)
 end
 
--- Notes in the journal which settings were changed, as people gave them: where the head keeps its part of a bound, what
--- the `whole` queue has. To resize changes the number of partitions alone: the parts follow from that.
+-- Notes in the journal which settings were changed, as people gave them: where the head keeps its part of a bound, it
+-- notes the `whole` queue's. To resize changes the number of partitions alone: the parts follow from that.
 local function tell_changes(q, ARGV, changes)
   local told, whole = {}, {}
   for name, value in gmatch(changes.whole or '', '(%S+) (%S+)') do whole[name] = value end
@@ -340,8 +340,8 @@ local function spell_paused(q)
   return till and spell(till) .. '\31' .. (call('HGET', q.keys[META], 'paused_by') or '') or ''
 end
 
--- Returns how many messages were acked: those that are over and of which nothing else became. Of those that were
--- cancelled in flight `gone` are over, since their leases are.
+-- Returns how many messages were acked: those that are over and became nothing else. `gone` of those that were
+-- cancelled in flight are over, since their leases are.
 local function count_acked(q, living, gone)
   local last, adopted, redriven, expired, cancelled, purged, dead, vanished = unpack( -- at most 8: the fields
     call('HMGET', q.keys[META], 'last', 'adopted', 'redriven', 'expired', 'cancelled', 'purged', 'dead_lettered',

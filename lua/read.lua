@@ -1,5 +1,5 @@
--- The verb read: what time has brought comes back, then messages are delivered, from the streams and from those that
--- wait.
+-- The verb read: messages that time has brought come back, then messages are delivered, from the streams and from those
+-- that wait.
 --
 -- Its steps. Changes of the state and the accounts are noted, and written once at the end. A step writes at once where
 -- a later one looks at the same key; and dead letters, since only Redis knows their ids.
@@ -172,7 +172,7 @@ local function load_owners(q, groups)
   Accounts.load_accounts(q, names)
 end
 
--- Delivers from the legacy stream, if it has its turn: of many messages its share. Returns how many were taken.
+-- Delivers from the legacy stream, if it has its turn: its share of many messages. Returns how many were taken.
 local function from_legacy(q, need)
   local most = 0
   if need > 1 and Legacy.may_have_some(q) then
@@ -291,7 +291,7 @@ local function from_turns(q, need)
   return #out
 end
 
--- What time has brought, in bounded pieces.
+-- Takes in what time has brought, in bounded pieces.
 local function bring(q, view)
   local till = q.lease_at <= q.now and Clock.end_of_leases(q, view)
   local has_ended = till and q.lease_at <= till
@@ -306,7 +306,7 @@ local function bring(q, view)
   if Due.is_walking(q) then Due.walk_accounts(q) end
 end
 
--- New shard keys without end must not keep the others from their turns: of 8 messages that are read one is theirs, also
+-- New shard keys without end must not keep the others from their turns: one of 8 messages that are read is theirs, also
 -- where each read takes fewer. Returns how many messages may come from the streams first; and what is due to those who
 -- wait for their turn, in eighths of a message. Which read gives it is drawn, by the holder, which the client draws. (A
 -- reader that came as each 8th, and gave back at once what it gets, would else have all that is theirs.)
@@ -445,8 +445,8 @@ local function strip_payloads(q)
   for _, row in ipairs(q.again) do row[3], row[5] = Messages.strip_body(row[3], row[5]) end
 end
 
--- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
--- may be there. Time brings more at `at`.
+-- The reply to a reader: how much it was handed, or that the call is to be sent again, or how long until something may
+-- be there. Time brings more at `at`.
 local function answer_read(q, width, wait, at)
   if q.odd.heavy then q.turns = Limits.weight_of_turns(q) end -- the state is written down
   if q.is_bare then strip_payloads(q) end
@@ -478,8 +478,8 @@ local function is_void(q, holder)
   State.put_odd(q, 'void', '')
 end
 
--- How many of so many messages the limits of the queue let through, and if none, until when. Readers that slept through
--- a pause are woken.
+-- How many messages the limits of the queue let through, and if none, until when. Readers that slept through a pause
+-- are woken.
 local function heed_queue(q, count)
   local paused = q.odd.paused
   local most, till = Limits.limit_queue(q, count)
@@ -502,8 +502,8 @@ local LEASE_DIGITS = 9 -- of a time in ms: 11 days and a half
 local BLOCK_DIGITS = 11 -- three years
 local CLOCK_DIGITS = 13 -- a time of the server
 
--- Takes the head apart. What is no number here is none of the pattern, and none may be larger than its range. (The
--- width is bounded by the streams that there are.)
+-- Takes the head apart. A text that is no number here is none of the pattern, and no number may be larger than its
+-- range. (The width is bounded by the streams that there are.)
 local function read_head(text)
   local count, holder, visibility, blocks, width, prefer, all, watch, turn, bare =
     match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*) ?(b?)$')
@@ -518,12 +518,12 @@ end
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
 -- KEYS[1..19]: the first 19 of a queue (base.lua), or the first 5 alone
 -- KEYS[20..] streams: the declared ones, the legacy stream last
--- ARGV[1] head: "count holder visibility blocks width prefer all watch": at most so many messages; a nonce that makes
--- the leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if
--- there is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams
--- are declared, in their order; when the caller was last told to look, by the server's clock, 0: it was not, '-':
--- others of its client watch; "moment/look" if it took over a watch, and was told to look then before. Then " b" if
--- the size of each payload is to stand in its place
+-- ARGV[1] head: "count holder visibility blocks width prefer all watch": messages at most; a nonce that makes the
+--   leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if there
+--   is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams are
+--   declared, in their order; the moment to look in the caller's last reply, by the server's clock, 0: it had none,
+--   '-': others of its client watch; "moment/look" if it took over a watch, and the moment to look was "look" then.
+--   Then " b" if the size of each payload is to stand in its place
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |

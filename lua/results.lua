@@ -1,4 +1,4 @@
--- Results: what is kept of messages that are done, and of the progress of those in flight, each until its end. The hash
+-- Results: records of messages that are done, and of the progress of those in flight, each until its end. The hash
 -- `results` has under a message's id "ends|tenant|done at|kind|tag|payload", and under 'p:' and the id
 -- "ends|tenant|at|done|total|note"; times are in ms, and before a tenant stand its size and ':'. A kind is 'v' for a
 -- value, or the reason why there is none; 'n' is a note about a message that is not done. `result_ends` has the same

@@ -4,7 +4,7 @@
 --   t total_in_flight   T total_rate,total_burst   L max_len   j journal   D max_deliveries (16)   M max_dead (100000)
 --   x 1: the oldest dead letter makes room   K max_dedup (1000000)   k 1: all shard keys share dedup keys   g legacy
 --   group   f 1: turns are fair in messages alone   P plans, "name,max_in_flight,rate,burst,weight;..."
-Rules.WITHOUT_WINDOW = 1000000000 -- no shard key has so many: accounts are kept for the limits alone
+Rules.WITHOUT_WINDOW = 1000000000 -- no shard key has as many: accounts are kept for the limits alone
 
 Rules.known = {} -- by text
 local known_bytes = 0
@@ -54,7 +54,7 @@ function Rules.rules_of(text)
   return rules
 end
 
--- Writes the text anew, as the settings in the state say.
+-- Writes the text again, as the settings in the state say.
 function Rules.compile_rules(meta)
   local s = call('HMGET', meta, 'window', 'max_in_flight', 'rate', 'burst', 'max_backlog', 'parents', 'total_in_flight',
     'total_rate', 'total_burst', 'max_len', 'journal', 'max_deliveries', 'max_dead', 'drop_dead', 'max_dedup',

@@ -50,7 +50,7 @@ function verbs.begin_schedule(KEYS, ARGV)
   return {now, spell(now)}
 end
 
--- Returns what is known of stored schedules: of each its name, how far it is, and what it is.
+-- Returns what is known of stored schedules: for each its name, how far it is, and what it is.
 local function known_of(meta, schedules, names)
   local found = {}
   if #names == 0 then return found end
@@ -65,8 +65,8 @@ local function known_of(meta, schedules, names)
   return found
 end
 
--- @verb due_schedules | no-writes: stored schedules of which a slot comes within some time, the soonest first, and how
--- far schedules of the program are. After a clock that was wrong was set back, those too that it has moved far ahead.
+-- @verb due_schedules | no-writes: stored schedules with a slot within some time, the soonest first, and how far
+--   schedules of the program are. After a clock that was wrong was set back, those too that it has moved far ahead.
 -- KEYS[1] meta: how far each schedule is
 -- KEYS[2] schedules: the stored ones
 -- KEYS[3] schedule_due: all schedules, by when a worker looks at them next
@@ -177,12 +177,12 @@ function verbs.store_schedule(KEYS, ARGV)
   return {'OK', q.now, said}
 end
 
--- @verb pause_schedule | allow-oom: pause a stored schedule, or let it go on: its slots count from then on.
+-- @verb pause_schedule | allow-oom: pause a stored schedule, or resume it: its slots count from then on.
 -- KEYS[1] meta: how far each schedule is
 -- KEYS[2] schedule_due: all schedules by their next slots
 -- ARGV[1] name: of the schedule
 -- ARGV[2] revision: a nonce
--- ARGV[3] flag: 'p' to pause it, 'a' to let it go on
+-- ARGV[3] flag: 'p' to pause it, 'a' to resume it
 -- Reply: 1, 0 if there is none of this name
 function verbs.pause_schedule(KEYS, ARGV)
   if not call then begin() end
@@ -193,7 +193,7 @@ function verbs.pause_schedule(KEYS, ARGV)
   if not last then return 0 end
   check_types({}, {KEYS[2]}, {})
   local now = read_time()
-  -- What is paused keeps its place: slots are not missed, but left out. Those that are written already stay written.
+  -- A paused schedule keeps its place: slots are not missed, but left out. Those that are written already stay written.
   if before ~= flag and flag == 'a' then last = max(last + 0, now) end
   call('HSET', KEYS[1], 'S:u:' .. name, spell(last) .. '.' .. ARGV[2] .. '.' .. flag)
   call('ZADD', KEYS[2], flag == 'p' and NEVER or spell(now), 'u:' .. name)
@@ -237,7 +237,7 @@ end
 -- @verb schedules | no-writes: a part of all stored schedules, or one.
 -- KEYS[1] meta: how far each schedule is
 -- KEYS[2] schedules: the stored ones
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many
 -- ARGV[3] name: only the one of this name, '' for all
 -- Reply: {now, cursor, {name, how far it is, what it is, "slot:id ..." of its last calls, ...}}

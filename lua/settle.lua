@@ -3,7 +3,7 @@
 --
 -- A message is taken out of one place and put into another within one call. The effects in their order:
 --   for each    end       ack: nothing yet. Others: XDEL of the entry that moves, HSET of its body and error; or XADD
---                         of a letter. Of a cancelled one SREM
+--                         of a letter. SREM for a cancelled one
 --   close       turns     ZADD, ZREM: as its look (types.lua)
 --               leases    ZREM: the tokens. Only a lone plain ack does so before all else, as its look (`goes_first`)
 --               state     HSET
@@ -201,7 +201,7 @@ local function end_delivery(q, parts, n, kind, cost, ARGV, at)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
   -- Also of a message that was cancelled: the work was done, and its place in flight is free.
-  if a then Leases.end_flight(q, a, key, marks, kind == 'g' and 'nothing' or cost) end -- of what nobody saw
+  if a then Leases.end_flight(q, a, key, marks, kind == 'g' and 'nothing' or cost) end -- given back unseen
   if q.cancels > 0 then
     if q.events then Journal.note_run(q, cost) end
     if Leases.end_cancelled(q, place, id, key) then return 'c' end
@@ -220,8 +220,9 @@ local function end_delivery(q, parts, n, kind, cost, ARGV, at)
   return 'o'
 end
 
--- An ack that finds no lease is told so, unless an earlier try of it may have happened (then it has the message's id)
--- and the message is nowhere any more: it is done by that try or by the next holder, or somebody removed it.
+-- The reply to an ack that finds no lease says so, unless an earlier try of it may have happened (then it has the
+-- message's id) and the message is nowhere any more: it is done by that try or by the next holder, or somebody removed
+-- it.
 local function letter_of_lost(q, place, id, message_id)
   if not message_id or message_id == '-' then return 'l' end
   if DeadLetters.entry_of(q.keys[MOVED], message_id) or call('HEXISTS', q.keys[BODIES], id) == 1 then return 'l' end
@@ -262,7 +263,7 @@ local function find_live(q, kind, parts, tokens)
 end
 
 -- Settles these deliveries, as far as they may be. Returns a letter for each. One that comes twice is settled once, as
--- it stands first. `tried` are the ids of the messages of which an earlier try may have happened, '0' for none.
+-- it stands first. `tried` are the ids of the messages that an earlier try may have settled, '0' for none.
 function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
   local letters = {nil}
   local over = {nil}
@@ -271,7 +272,7 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
   local number = #tokens
   if q.rules.parents then Settle.load_children(q, parts) end
   local live, is_removed = find_live(q, kind, parts, tokens)
-  local is_lone = number == 1 -- then what is said of each is said of it
+  local is_lone = number == 1 -- then each reply holds for each
   local next_cost = not is_lone and costs ~= '' and gmatch(costs, '[^,]+')
   local next_tried = not is_lone and tried ~= '0' and gmatch(tried, '%S+')
   local told = not is_lone and {} -- the letters by token
@@ -308,7 +309,7 @@ function Settle.save_rest(q)
   if q.over or q.lists then remove_bodies(q) end
 end
 
--- Begins a call that changes accounts, and ends it. It declares so many keys before the streams. Behind them stand
+-- Begins a call that changes accounts, and ends it. It declares this many keys before the streams. Behind them stand
 -- fields to look at, too.
 function Settle.open_change(KEYS, fixed, ...)
   local q = State.open_call(KEYS, fixed, ...)

@@ -1,6 +1,6 @@
 -- Verbs of a lease: settle, extend, lost.
 
--- Says whether a shard key of which something waits has a cap: the place that is free now may be its.
+-- Returns whether a capped shard key with waiting messages may use the place that was just freed.
 local function frees_place(q)
   for _, name in ipairs(q.names) do
     local a = q.accounts[name]
@@ -157,7 +157,7 @@ end
 
 -- @verb extend | allow-oom: move the deadline of live leases, or only tell which are live.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1] visibility: the leases end so many ms from now; '' = they stay as they are
+-- ARGV[1] visibility: the leases end this many ms from now; '' = they stay as they are
 -- ARGV[2] costs: what each delivery costs since it was last charged, as of `settle`
 -- ARGV[3] client: what the journal calls the caller
 -- ARGV[4..] tokens: of the leases
@@ -197,7 +197,7 @@ end
 local REMEMBERED_FOR = 120000 -- ms for which a read is remembered that is given up on
 local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 
--- @verb lost | allow-oom: find what a read was granted of which the reply was lost. All leases of a read have one
+-- @verb lost | allow-oom: find what a read was granted whose reply was lost. All leases of a read have one
 -- deadline, which is not known at first: they are looked for from the latest end on, and as soon as one is found, only
 -- that end is looked at.
 -- KEYS[1] meta: the reads that are given up on
@@ -205,8 +205,8 @@ local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 -- ARGV[1] holder: of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
--- ARGV[4] page: look at so many leases
--- ARGV[5] where: to go on, as the last call replied: "from|upto"; '' in the first one
+-- ARGV[4] page: look at this many leases
+-- ARGV[5] where: to continue, as the last call replied: "from|upto"; '' in the first one
 -- Reply: {the next call's `where`, '' when there is no more to look for, {token, ...}}
 function verbs.lost(KEYS, ARGV)
   if not call then begin() end

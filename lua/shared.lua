@@ -1,5 +1,5 @@
--- Verbs of what does not change with messages: shards that were assigned, the list of queues, expiry, what producers
--- left, the journal, what a streaming query of Spark holds.
+-- Verbs for things that do not change with messages: shards that were assigned, the list of queues, expiry, traces that
+-- producers left, the journal, the possessions of a streaming query of Spark.
 
 -- Looks at what stands behind the head: shard keys that lose their shards, and such that get one.
 local function check_shards(words)
@@ -18,7 +18,7 @@ end
 -- ARGV[3] rule: "max_overlap|streams per shard", '' when no shard is left
 -- ARGV[4] reach: one above the highest stream of all shards
 -- ARGV[5] removed: how many shard keys lose theirs
--- ARGV[6..] rest: these shard keys, then shard key, shard, ... of those that get one
+-- ARGV[6..] rest: these shard keys, then shard key, shard, ... for each that gets one
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.assign(KEYS, ARGV)
   if not call then begin() end
@@ -91,7 +91,7 @@ function verbs.touch(KEYS)
 end
 
 -- Says whether somebody may yet ask for something of a queue without messages: a result, a call of a schedule, or a
--- write that got no answer, in the last so many ms.
+-- write that got no answer, within the last `ms`.
 local function is_of_use(KEYS, quiet)
   local now = read_time()
   local last = call('HGET', KEYS[META], 'last')
@@ -168,7 +168,7 @@ function verbs.recount(KEYS, ARGV)
   return {Producers.has_lost_offsets(q, ARGV[1]) and 1 or 0, q.now, offsets}
 end
 
--- @verb release: forget ids of a gateway's clients, who will never write with them again. A full server refuses it, as
+-- @verb release: forget ids of a gateway's clients that will never write with them again. A full server refuses it, as
 -- it refuses a write: by that a gateway's health check sees that the server is full.
 -- KEYS[1] dedup: what each id stands for
 -- KEYS[2] dedup_index: ids by the end of their memory
@@ -208,7 +208,7 @@ function verbs.remember(KEYS, ARGV)
 end
 
 -- @verb skip | no-writes: go some entries on in a stream, without handing out any.
--- KEYS[1..] streams: the one in which to go on
+-- KEYS[1..] streams: the one in which to continue
 -- ARGV[1] after: entry id to start after
 -- ARGV[2] until: entry id that is not to be passed
 -- ARGV[3] most: how many entries

@@ -12,7 +12,7 @@ local FREE_TIMES = 4
 local LAST_PART = 25 -- the last part is a twenty-fifth of the bound, if that has a place for each fraction of it
 local LAST_FRACTION = 16
 
--- Says whether a tenant that uses so much of a bound may use `more` of what is free.
+-- Says whether a tenant that uses this much of a bound may use `more` of what is free.
 function Shares.may_use(used, free, more, bound)
   if more > free or used >= FREE_TIMES * free then return false end
   local part = floor(bound / LAST_PART)
@@ -74,7 +74,7 @@ function Shares.note(q)
   q.changed_shares = nil
 end
 
--- Writes down what has changed, of a call that changes nothing else of the state.
+-- Writes the changes down, for a call that changes nothing else of the state.
 function Shares.save(meta, q)
   if not q.changed_shares then return end
   local used, unused = {}, {}

@@ -6,9 +6,9 @@
 --   shared     messages in the streams
 --   last       time in ms and number in the id of the last message, "ms-number"
 --   lease_at   no moment in `leases` is earlier, in ms
---   seen_at    how turns go on (virtual.lua). (Not in `line`, which earlier versions read, too.)
+--   seen_at    how turns proceed (virtual.lua). (Not in `line`, which earlier versions read, too.)
 --   ready      a digit for each stream: 1 if it has something undelivered
---   offset     the stream at which reads go on, in its last four digits; before these, how many messages were delivered
+--   offset     the stream at which reads continue, in its last four digits; before these, the number of deliveries
 --   odd        what is not as usual, a line "name=value" for each (see `read_odd`)
 --   n, adopted messages that were written, and those taken out of the legacy stream; `expired`, `cancelled`, `purged`,
 --              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked.
@@ -20,7 +20,7 @@
 -- 'X:', 'R:' and 'H:': what a tenant uses of bounds (shares.lua); 'S:' and a schedule: how far it is, 'L:': its last
 -- calls (schedules.lua).
 -- Each field that a call looks at costs it as much as sixty steps of Lua, so what seldom changes has one for several.
-State.COMMON = 4 -- so many fields every call looks at, before those of its own
+State.COMMON = 4 -- every call looks at these fields, before those of its own
 
 State.NO_LINE = '0 0 0 0 9000000000000 0 0'
 
@@ -52,18 +52,18 @@ local USUAL = {}
 -- Reads what is not as usual:
 --   paused     "until,length" of a pause of the whole queue, in ms
 --   jump       the last jump of the server's clock: see clock.lua
---   walk       where the walk over all accounts goes on
+--   walk       where the walk over all accounts continues
 --   late       until when moments were noted by this clock: if that lies ahead, it was set back (see due.lua)
 --   owed       streams that owe a turn, since a reader that preferred them took a message out of order: ",3,17,"
 --   void       reads that are given up on, and until when: they lease nothing if they come late
---   watched    when the reader looks that watches for what time brings; with "-" it has yet to hear of it
+--   watched    when the watching reader will wake for the next timed event; "-" if it does not know yet
 --   deputies   when its deputies do, "ms ms"
 --   handed     while blocked readers hand the news of a moment on, one to the next: since when they do
 --   round      while leases that ended are taken back: how many messages of those that wait may be delivered meanwhile
 --   places     how many places of children `delayed` has (children.lua)
 --   forget     1 if the next write with all keys is to forget what has ended
 --   heavy      what those weigh that wait for a turn, beside one for each: see limits.lua
---   idle       1 while `turns` may hold shard keys of which nothing waits
+--   idle       1 while `turns` may hold shard keys with nothing waiting
 function State.read_odd(text)
   if text == '' then return USUAL end
   local odd = {}
@@ -120,7 +120,7 @@ function State.open_call(KEYS, fixed, ...)
 end
 
 -- Returns how many messages are not yet due: without the sentinel, and the places of children. (Not by a look at the
--- names: who only writes may not tell them.)
+-- names: a role that only writes may not see them.)
 function State.count_delayed(KEYS, odd) return max(0, call('ZCARD', KEYS[DELAYED]) - 1 - (odd.places or 0)) end
 
 -- Returns how many messages are not over: they wait in streams or behind, are not yet due, or in flight.

@@ -1,5 +1,5 @@
--- The streams carry messages of shard keys of which nothing else waits, nothing is in flight, and which are not ahead
--- of the virtual time: those are read by round robin. All others wait in `turns`.
+-- The streams carry messages of shard keys that have nothing else waiting, nothing in flight, and are not ahead of the
+-- virtual time: those are read by round robin. All others wait in `turns`.
 local MOST_ENTRIES = 500 -- of one stream in one look
 local BYTES = 32 -- of a shard that are looked at together
 

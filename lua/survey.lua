@@ -16,12 +16,12 @@ local function spell_account(q, a)
   return concat({a.taken, a.flight, a.behind, format('%d', limited), a.delayed, format('%d', ahead)}, '|')
 end
 
--- @verb accounts | no-writes: a page of the shard keys (or parents) of which something is known.
+-- @verb accounts | no-writes: a page of the shard keys (or parents) that have something.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many fields to look at
--- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, "in streams|in flight|held
---        back|of these limited|delayed|ahead", '1' if it waits in `turns`, ...}}
+-- Reply: {} when there is no such queue | {cursor to continue from, '0' at the end, {name, "in streams|in flight|held
+--        back|limited, among the held back|delayed|ahead", '1' if it waits in `turns`, ...}}
 function verbs.accounts(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
@@ -42,8 +42,8 @@ function verbs.accounts(KEYS, ARGV)
   return {page[1], found}
 end
 
--- @verb present | no-writes: what some shard keys (or parents) have at this moment, of which time may have changed it
--- since their accounts were written.
+-- @verb present | no-writes: the present numbers of some shard keys (or parents), which time may have changed since
+--   their accounts were written.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1..] names: of shard keys (or parents), at most 150
 -- Reply: {name, "in streams|in flight|held back|of these limited|delayed|ahead", ...}
@@ -88,7 +88,7 @@ local function load_owners(q, owners)
   Accounts.load_accounts(q, names)
 end
 
--- Returns the backlogs of the others that this call knows, of those that have one.
+-- Returns the backlogs of the others that this call knows and that have one.
 local function backlogs_of_others(q, name)
   local found = {}
   for _, other in ipairs(q.names) do
@@ -118,7 +118,7 @@ end
 -- @verb tenant | no-writes: what some shard keys (or parents) have, and of one some others.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: some of those that they may use, at most 128
--- ARGV[1] heads: of how many of the streams, the first ones, others are told that wait at the heads; 0: of no others
+-- ARGV[1] heads: the number of streams, the first ones, whose heads show other waiting shard keys; 0: no others
 -- ARGV[2..] names: shard keys or parents, at most 50
 -- Reply: {} when there is no such queue
 --        | {now, {row, ...}, {shard key, backlog, ...}: others that wait at the heads of these streams, or have much,
@@ -150,7 +150,7 @@ end
 
 local MAX_NAMED = 1000 -- of each index, where the names of those are looked for whose messages lie outside of streams
 
--- Notes the owners of what was given back, and of what comes due or may go on.
+-- Notes the owners of messages that were given back, and that come due or may continue.
 local function note_returned(q, found)
   local members = call('ZRANGE', q.keys[RETURNED], 1, MAX_NAMED) -- the first one is the sentinel
   for _, member in ipairs(members) do
@@ -174,8 +174,8 @@ local function note_members(q, found, place, upto)
   return #members < MAX_NAMED
 end
 
--- Notes those of whom limits hold something back: of paused ones all, of others who waits for a token (`due`) or has
--- as much in flight as it may have (`leases`).
+-- Notes accounts with messages that limits hold back: all that are paused, and others that wait for a token (`due`) or
+-- have as much in flight as they may have (`leases`).
 local function note_limited(q, found, limits)
   local page = call('HSCAN', limits, '0', 'COUNT', MAX_NAMED)
   for at = 1, #page[2], 2 do
@@ -198,7 +198,7 @@ function verbs.outside(KEYS, ARGV)
   local q = State.open_call(KEYS, 18, 'ready')
   if not q then return {} end
   local found = {names = {}, is_all = true}
-  -- What time has brought since somebody read.
+  -- The changes that time has brought since somebody read.
   note_members(q, found, DUE, q.now + 0.999)
   local ended = Ended.list(q, MAX_NAMED)
   local tokens = {nil}
@@ -243,7 +243,7 @@ local MAX_ENTRIES = 1000 -- of all streams of a call
 -- KEYS[2..] streams: those, at most 32
 -- ARGV[1] count: of messages of each stream; of many streams less
 -- ARGV[2..] after: an entry id of each stream, '' to start
--- Reply: {entry id to go on after, '' at the end; {shard key, time in ms, ...}; ... of each stream}
+-- Reply: {entry id to continue after, '' at the end; {shard key, time in ms, ...}; ... of each stream}
 function verbs.waiting(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta'})

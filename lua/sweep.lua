@@ -2,9 +2,9 @@
 -- They only read. A reader that asks for them in this order misses no message: what leaves an overflow lies by itself
 -- from then on, and HSCAN returns every field that is there from its beginning to its end. Blocks and bodies it reads
 -- by plain commands, which takes a fifth of the time.
-local SCANNED_WITH_BODIES = 10 -- where HSCAN cannot leave out the values, it looks at so many times less
+local SCANNED_WITH_BODIES = 10 -- where HSCAN cannot leave out the values, it looks at fewer by this factor
 
--- Returns a piece of the names in `bodies`: where to go on, a list, and the distance of the names in it.
+-- Returns a piece of the names in `bodies`: where to continue, a list, and the distance of the names in it.
 local function scan_names(key, cursor, count)
   local page = pcall_redis('HSCAN', key, cursor, 'COUNT', count, 'NOVALUES')
   if not page.err then return page[1], page[2], 1 end
@@ -14,10 +14,10 @@ end
 
 -- @verb holders | no-writes: a page of the shard keys that may have an overflow.
 -- KEYS[1] meta: the accounts
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many fields to look at
 -- ARGV[3..] shard_keys: look at these instead
--- Reply: {cursor to go on from, '0' at the end, {shard key, a text with what is known of its overflow, ...}}
+-- Reply: {cursor to continue from, '0' at the end, {shard key, a text with what is known of its overflow, ...}}
 function verbs.holders(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta'})
@@ -41,9 +41,9 @@ end
 
 -- @verb alone | no-writes: a page of the ids of messages that lie by themselves.
 -- KEYS[1] bodies: those outside of the streams
--- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[1] cursor: where to continue, '0' to start
 -- ARGV[2] count: about how many fields to look at
--- Reply: {cursor to go on from, '0' at the end, {entry id, ...}}. An id may come twice
+-- Reply: {cursor to continue from, '0' at the end, {entry id, ...}}. An id may come twice
 function verbs.alone(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'bodies'})
@@ -71,8 +71,8 @@ end
 
 -- @verb states | no-writes: read messages by where they lie, with the state of each.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
--- KEYS[19..] streams: of those that lie in one
--- ARGV[1] bytes: so many are enough
+-- KEYS[19..] streams: where those lie that are in one
+-- ARGV[1] bytes: that is enough
 -- ARGV[2..] places: "place:entry id"
 -- Reply: {{'new' | 'held' | 'returned' | 'delayed' | 'in_flight', deliveries before, when it comes due in ms ('': it is
 --        not delayed), last error, body, its payload if that lies by itself} or false for one that is gone, ...}; of

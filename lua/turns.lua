@@ -1,6 +1,6 @@
--- `turns`: a sorted set of the shard keys of which something waits that may be delivered now, by whose turn it is.
--- Behind all others, by IDLE + served, are those of which nothing waits and that are ahead of the virtual time, until
--- it has passed them: so nobody gains by leaving and coming back. (Fewest in flight first, then least service received:
+-- `turns`: a sorted set of the shard keys with a message that may be delivered now, by whose turn it is. Behind all
+-- others, by IDLE + served, are shard keys with nothing waiting that are ahead of the virtual time, until it has passed
+-- them: so nobody gains by leaving and coming back. (Fewest in flight first, then least service received:
 -- docs/fairness.md.)
 local MENDED = 4 -- so often a call looks again after it found shard keys at wrong places
 
@@ -32,7 +32,7 @@ local function unlist_turn(q, a)
   leave(q, a.name)
 end
 
--- A shard key of which nothing waits keeps what it has received as long as that is more than the virtual time and
+-- A shard key with nothing waiting keeps what it has received as long as that is more than the virtual time and
 -- somebody else waits; and a parent stays until its children are forgotten.
 local function list_idle(q, a)
   if a.served > q.virtual and q.shared + q.behind > 0 or Children.may_be_kept(q, a) then
@@ -67,7 +67,7 @@ function Turns.schedule(q, a)
   local waits = a.behind > 0 and a.taken == 0 and not (a.ruled and Limits.allowance(a, q.now) < 1)
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
   if a.served and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
-  -- One moment in `due` for both, the earlier one: of the next delayed message, and of the limits.
+  -- One moment in `due` for both, the earlier one: the next delayed message, or a change of the limits.
   local at = a.ruled and Limits.moment_of_limits(a, q.now)
   if a.next_at and (not at or a.next_at < at) then at = a.next_at end
   if at then note_moment(q, a, at) end
@@ -107,7 +107,7 @@ function Turns.begin_effects(q)
 end
 
 -- How many messages of an account wait that may be delivered now. While leases that ended are taken back, there may be
--- more of an account that has some in flight: what was tried goes before what is new, so then it gives only that.
+-- more of an account that has some in flight: tried messages go before new ones, so then it gives only those.
 local function ready_of(q, a)
   if not q.is_catching_up or a.flight == 0 then return a.behind end
   return q.rules.parents and 0 or a.returned
@@ -151,7 +151,7 @@ local function find_heads(q, need)
     Types.look_at_all(q)
     Turns.flush_turns(q)
   end
-  -- So many wrong places come from a change of rules. Each round has mended some, and the next read goes on.
+  -- This many wrong places come from a change of rules. Each round has mended some, and the next read continues.
   q.more = true
   return {}
 end

@@ -8,7 +8,7 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- The field `seen_at` of the state says how turns go on: behind its first letter the ms when the virtual time moved
+-- The field `seen_at` of the state says how turns proceed: behind its first letter the ms when the virtual time moved
 -- last, or was looked at, by a read, or by an extension where no read came for long. The letter is what is due to those
 -- that wait beside the streams (`share_of_streams`), in eighths of a message: '@' for nothing, 'A' for one, '?' for one
 -- that they had before.
@@ -32,9 +32,9 @@ local function least_service(q, virtual, score, enough, levels, first_from, a)
   return least
 end
 
--- Returns what a virtual time is now that was looked at so many ms ago, nil if it stays. The one with this score is
--- served next. `levels` is how many may wait at most, 0 if those in the order are not all that wait; `first_from`
--- returns the first score from one on, among the children of `a` if it is a parent.
+-- Returns the present value of a virtual time that was looked at this many ms ago, nil if it stays. The one with this
+-- score is served next. `levels` is how many may wait at most, 0 if those in the order are not all that wait;
+-- `first_from` returns the first score from one on, among the children of `a` if it is a parent.
 function Virtual.follow(q, virtual, passed, score, levels, first_from, a)
   if passed == 0 then return nil end
   local service = Accounts.service_in(score, virtual)
@@ -46,7 +46,7 @@ function Virtual.follow(q, virtual, passed, score, levels, first_from, a)
     end
   end
   if service > virtual then return service end
-  -- While it stays, what it may follow by is saved up, as far as it counts.
+  -- While it stays, the time that it may follow by is saved up, as far as it counts.
   return (passed >= LONG / 2 or passed <= -LONG / 2) and virtual or nil
 end
 
@@ -81,8 +81,8 @@ end
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)
   load_seen(q)
-  -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
-  -- all that wait.
+  -- A message in a stream was written by a shard key that was not ahead. So while there is something, those in `turns`
+  -- are not all that wait.
   local levels = q.shared > 0 and 0 or q.turns
   local moved = Virtual.follow(q, q.virtual, q.now - q.seen_at, score, levels, first_turn_from)
   if not moved then return end
@@ -90,10 +90,10 @@ function Virtual.advance(q, score)
   save_seen(q)
 end
 
--- Moves it on where no read has for long: all handlers are busy. What those in `turns` have received changes only where
--- leases are extended, so that is when it is looked at, and not when somebody begins to wait: who only writes may not
--- list who waits. Nobody is served now, so it follows nobody: those that wait for a free handler would fall behind it.
--- It rests while a stream has something, as in `advance`.
+-- Moves it on where no read has for long: all handlers are busy. The amounts received by those in `turns` change only
+-- where leases are extended, so that is when it is looked at, and not when somebody begins to wait: a role that only
+-- writes may not list who waits. Nobody is served now, so it follows nobody: those that wait for a free handler would
+-- fall behind it. It rests while a stream has something, as in `advance`.
 function Virtual.look_again(q)
   if q.turns == 0 or q.shared > 0 then return end
   load_seen(q)

@@ -1,6 +1,6 @@
 -- The waiting messages of a shard key are one queue: first those given back, by number; then the new ones, in its
 -- overflow by number, and between these those that came due for the first time, by when that was. `returned` is a
--- sorted set without scores, of members "size:key:<order>:place:id:attempts:since", so those of a shard key are
+-- sorted set without scores, with members "size:key:<order>:place:id:attempts:since", so those of a shard key are
 -- together. The order is <letter for the size of the number><number> of what was given back, 'd' and 14 digits of ms of
 -- what came due. The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the
 -- deliveries so far, and flags: 'e' an error is stored, 'l' the last lease ended, 'u' it has a unique key, 'r' it was
@@ -88,7 +88,7 @@ local function take_overflow(q, a, holder, number, out)
   holder.account, holder.body_head = a, Messages.spell_head('o', '|', holder.name)
   while number > 0 and holder.behind > 0 do
     local got = Overflow.pop_records(q, holder, base, number, take_record, out)
-    -- Only gaps so far (`MOST_PASSED`): the next read goes on behind them.
+    -- Only gaps so far (`MOST_PASSED`): the next read continues behind them.
     if got == 0 and holder.overflow.size > 0 then
       q.more = true -- nothing was found so far, but there is more
       return
@@ -103,7 +103,7 @@ local function take_overflow(q, a, holder, number, out)
   end
 end
 
--- Takes what was written before `ms`, one by one, at most so many.
+-- Takes messages written before `ms`, one by one, up to a number.
 local function take_written_before(q, a, holder, ms, number, out)
   local base = Waiting.overflow_base(holder.name)
   for _ = 1, number do
@@ -186,7 +186,7 @@ function Waiting.take_turns(q, picked)
   return out
 end
 
--- Loads the payloads of those of which it lies by itself. One of which that is gone counts as vanished.
+-- Loads the payloads that lie by themselves. A message whose payload is gone counts as vanished.
 local function load_payloads(q, out)
   local fields, whose
   for _, w in ipairs(out) do

@@ -8,7 +8,7 @@
 --   look again  at the types of what is pending (types.lua)
 --   ------------------------------------------------------------------------------------------------------------------
 --   entries     XADD
---   producer    ZADD: until when the producer is remembered; what it was answered is a field of the state
+--   producer    ZADD: until when the producer is remembered; its last reply is a field of the state
 --   state       HSET: lengths, accounts, the producer, the last id, all in one
 --   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write
 --   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
@@ -52,7 +52,7 @@ local function read_options(q, text, shard_key)
   return option
 end
 
--- Returns the options of a call's messages, of those that have any, and how many keys they have.
+-- Returns the options of those messages of a call that have any, and how many keys they have.
 local function all_options(q, ARGV, count)
   local options, keyed = {}, 0
   for i = 1, count do
@@ -67,8 +67,8 @@ local function all_options(q, ARGV, count)
   return options, keyed
 end
 
--- Looks up who stands for a message by its dedup key: an earlier one, or one of this call, of which `first` has the
--- number by key. If none does, the key is remembered for this one.
+-- Looks up which message stands for one by its dedup key: an earlier one, or one of this call; `first` has their
+-- numbers by key. If none does, the key is remembered for this one.
 local function find_by_dedup_key(q, option, i, first)
   local key = option.dedup_key
   if key == '' then return false end
@@ -88,8 +88,8 @@ local function find_by_unique_key(q, option, i, first)
   local at, holder = first['u:' .. key], nil
   if not at then
     holder, option.unique_known = Unique.find_unique(q, key)
-    -- The caller was told of this holder before, and that it is being worked on (shardq/ops/write/unique.py): so its
-    -- key is taken from it.
+    -- An earlier reply named this holder to the caller, and that it is being worked on (shardq/ops/write/unique.py): so
+    -- its key is taken from it.
     if holder == option.takes_from then holder, option.must_be_known = nil, nil end
   end
   if not at and not holder then
@@ -243,7 +243,7 @@ local function beyond_keys(q, ARGV, count, stride, options, adds)
   local unused = bound - remembered
   local beyond, free = beyond_bound(q, ARGV, count, stride, unused, adds, count_remembered, has_share(bound))
   if beyond == '' then return nil end
-  -- The first key that ends makes room, so the caller is told when that is.
+  -- The first key that ends makes room, so the reply says when that is.
   local first = call('ZRANGEBYSCORE', q.keys[DEDUP_INDEX], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return {'FULL', 'max_dedup', beyond, bound, bound - free, spell(max(0, min(FAR, first) - q.now))}
 end
@@ -255,7 +255,7 @@ end
 
 local function is_below(q, own) return own < q.rules.backlog end
 
--- Says who may not write since so much of theirs waits.
+-- Says who may not write since too much of theirs waits.
 local function beyond_backlog(q, ARGV, count, stride, repeated)
   local needs = count_new(count, repeated)
   local beyond = beyond_bound(q, ARGV, count, stride, 0, needs, count_waiting, is_below)
@@ -464,8 +464,8 @@ local function close_write(q, producer, offset)
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Children.note(q) end
   Turns.save_accounts(q)
-  -- The last looks. Of the effects after them none may fail. (XADD still can, where another program added an entry with
-  -- a later id.)
+  -- The last looks. No effect after them may fail. (XADD still can, where another program added an entry with a later
+  -- id.)
   if q.dirty or q.lists then Types.look_at_waiting(q) end
   if #q.appended > 8 then Streams.look_at_grown(q) end -- more than one
   -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found
@@ -592,7 +592,7 @@ function verbs.write(KEYS, ARGV)
   count, stride = count + 0, stride + 0
   if count * stride ~= #ARGV - 1 or count > MOST_MESSAGES then refuse_head() end
   local q = look_of_write(KEYS, ARGV, producer, count, stride)
-  -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
+  -- Also to a repetition: the caller makes the call again with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
   if q.rules.journal > 0 then Arguments.check_key(q.keys, JOURNAL) end
   local answer, offset = check_sequence(q, producer, kind, sequence)

@@ -149,7 +149,7 @@ def rate(name: str, value: float) -> float:
 
 
 def lease_time(name: str, value: float) -> float:
-    """Return *value* if a lease may last so many seconds; else ConfigError."""
+    """Return *value* if it is a possible time of a lease, in seconds; else ConfigError."""
     return seconds(name, value, MIN_LEASE, MAX_LEASE)
 
 

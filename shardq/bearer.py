@@ -19,7 +19,7 @@ PREFIX = "shardq_"
 MAX_TOKEN = 512
 """Letters of a token."""
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-"""What a token may be called."""
+"""The form of a token's name."""
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -35,7 +35,7 @@ def digest_of(secret: str) -> bytes:
 
 
 def holder(secret: str, known: Iterable[tuple[bytes, T]]) -> T | None:
-    """Return what belongs to the digest of *secret*. The time tells nothing of which one is nearly right."""
+    """Return what belongs to the digest of *secret*. The time does not show which one is nearly right."""
     digest, found = digest_of(secret), None
     for each, value in known:  # all of them, always
         if hmac.compare_digest(each, digest):

@@ -11,7 +11,7 @@ class Clock(Protocol):
     """The clock that shardq uses: `SystemClock`, or `shardq.testing.ManualClock` in tests."""
 
     def monotonic(self) -> float:
-        """Return seconds of a clock that never jumps and goes on while the machine is suspended."""
+        """Return seconds of a clock that never jumps and continues while the machine is suspended."""
         ...
 
     def wall(self) -> float:

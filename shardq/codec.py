@@ -104,7 +104,7 @@ class BytesCodec:
 
 
 class _Msgspec:
-    """What the codecs have in common that msgspec does."""
+    """The common part of the codecs of msgspec."""
 
     _name: ClassVar[str]
     _format: ClassVar[Any]

@@ -1,4 +1,4 @@
-"""Durability levels: what an acknowledged write survives, and whether the server's settings are enough for that.
+"""Durability levels: the failures that an acknowledged write survives, and whether the server's settings suffice.
 
 ==============  =================================  =================================================================
 level           needs of the server                survives
@@ -58,9 +58,9 @@ LUA_FIXED: Final = {
     "redis": ((7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2)),
     "valkey": ((7, 2, 11), (8, 0, 6), (8, 1, 4), (9, 0, 0)),
 }
-"""Of each line of releases the first one with the fixes of its Lua of October 2025.
+"""The first release of each line with the fixes of its Lua of October 2025.
 
-They are of CVE-2025-49844, -46817, -46818 and -46819: without them, who may run scripts may take over the server.
+They fix CVE-2025-49844, -46817, -46818 and -46819: without them, any user who may run scripts may take over the server.
 """
 
 _LEVELS: Final[tuple[str, ...]] = get_args(Level)
@@ -101,7 +101,7 @@ def _level_advice(text: object) -> str:
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """What a server reports about itself; None for what it did not report.
+    """A server's report about itself; None for what it did not report.
 
     `version` has one to three parts. `maxmemory` is in bytes, 0 for no limit. `rewrite_pauses_fsync` is
     ``no-appendfsync-on-rewrite``. `replicas` are the connected ones, `min_replicas` is ``min-replicas-to-write``.
@@ -181,7 +181,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 def has_lua_fixes(facts: ServerFacts) -> bool | None:
     """Return whether the version is one with the fixes of its Lua of October 2025; None if that is not known.
 
-    A version without them may have them all the same: distributions backport fixes, and keep the number.
+    A version without them may have them anyway: distributions backport fixes, and keep the number.
     """
     fixed = LUA_FIXED.get(facts.server)
     if fixed is None or facts.version is None or len(facts.version) < 3:
@@ -275,7 +275,9 @@ def _fsync_gaps(facts: ServerFacts) -> Iterator[Gap]:
             ),
         )
     if facts.rewrite_pauses_fsync is None:
-        yield _unchecked("fsync", "disk", "syncing goes on while the file is rewritten", "no-appendfsync-on-rewrite no")
+        yield _unchecked(
+            "fsync", "disk", "syncing continues while the file is rewritten", "no-appendfsync-on-rewrite no"
+        )
     elif facts.rewrite_pauses_fsync:
         yield Gap(
             "fsync",
@@ -310,7 +312,7 @@ def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[Gap]:
             "replicas",
             (
                 f'durability "{durability}" should have min-replicas-to-write {wanted}, but it is '
-                f"{facts.min_replicas}: a primary cut off from its replicas goes on leasing messages that the new "
+                f"{facts.min_replicas}: a primary cut off from its replicas continues to lease messages that the new "
                 "primary leases too"
             ),
         )

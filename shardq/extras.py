@@ -24,7 +24,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
     }
 )
-"""The modules of the packages that an extra brings, by the extra's name: of those that shardq cannot do without."""
+"""The modules of the packages that an extra brings, by the extra's name: those that shardq cannot do without."""
 
 
 @contextmanager

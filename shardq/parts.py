@@ -15,7 +15,7 @@ MAX_PATH: Final = 300
 """Letters of a path in an error: nobody reads the rest of what is nested so deeply."""
 MAX_DEPTH: Final = 1000
 MISSING: Final = object()
-"""What is there in place of an attribute that is not set."""
+"""In place of an attribute that is not set."""
 
 
 def fields_of(value: Any) -> Sequence[str] | None:

@@ -1,4 +1,4 @@
-"""What not every system has: processes that fork, and modules of POSIX.
+"""Things that not every system has: processes that fork, and modules of POSIX.
 
 docs/platforms.md says what runs where. A part that cannot do without what is missing says so in one line.
 """
@@ -44,7 +44,7 @@ def posix(what: str) -> Iterator[None]:
 
 
 def resident_memory(pid: int | None = None) -> int:
-    """Return the memory of a process in bytes, of this one by default; 0 where the system does not say."""
+    """Return the memory of a process in bytes, by default this one's; 0 where the system does not say."""
     try:
         with open(f"/proc/{pid or 'self'}/statm", "rb") as file:  # noqa: PTH123 (each 5 s, and a Path costs more)
             return int(file.read(256).split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -10,7 +10,7 @@ MAX_SHARD_STREAMS: Final = 8
 
 MIN_SLOTS: Final = 1024
 MAX_SLOTS: Final = 2**15
-"""A cache has so many slots, and doubles while it fills: 24 kB at first, 0.8 MB at most: tenants choose the keys."""
+"""Slots of a cache, which doubles while it fills: 24 kB at first, 0.8 MB at most: tenants choose the keys."""
 
 _SLOT: Final = 24
 _FORMS: Final = tuple(Struct(f"=q{width}H") for width in range(MAX_SHARD_STREAMS + 1))
@@ -19,9 +19,9 @@ _FORMS: Final = tuple(Struct(f"=q{width}H") for width in range(MAX_SHARD_STREAMS
 class ShardCache:
     """A direct-mapped cache: a mark of 64 bits says what a slot holds, and its low bits say which slot that is.
 
-    Of two marks with one slot the later one stays. So many keys in turn, more than there is room for, find most of
-    theirs, where a cache that drops the oldest would have none. A mark stands for its key: of two keys with the same
-    one, odds of 1 in 2**64, the second would get the first one's shard.
+    If two marks have one slot, the later one stays. If more keys come in turn than there is room for, most are found,
+    where a cache that drops the oldest would have none. A mark stands for its key: if two keys have the same one, odds
+    of 1 in 2**64, the second would get the first one's shard.
 
     A slot is read and written in one step each, so threads need no lock.
     """

@@ -88,7 +88,7 @@ _dealt = ShardCache()
 def _deal(key: bytes, streams: int, width: int) -> tuple[int, ...]:
     """Compute a shard."""
     raw = raw_scores(key, streams)
-    # Only streams with a high first byte come into question, so few are sorted. So many reach it on average that only
+    # Only streams with a high first byte come into question, so few are sorted. On average enough reach it that only
     # one key in some hundred has too few of them: then the bar is lowered.
     first_bytes = raw[::8]
     found: list[int] = []
@@ -105,7 +105,7 @@ def _deal(key: bytes, streams: int, width: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _finder(streams: int, width: int, times: int) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
-    """Return what finds the high first bytes. The bar was lowered so many *times*."""
+    """Return what finds the high first bytes. The bar was lowered *times* times."""
     reach = (width + 2 * width**0.5 + 1) * 2**times
     lowest = max(0, 256 - ceil(256 * reach / streams))
     return re.compile(b"[%b-\xff]" % re.escape(bytes([lowest])), re.DOTALL).finditer

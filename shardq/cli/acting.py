@@ -26,7 +26,7 @@ SHOWN_EVERY: Final = 0.5
 
 
 class ActionWords(NamedTuple):
-    """What an action does, in words: "Redrive" 12 messages, which are "moved" then; `noun` is what one of them is."""
+    """An action in words: "Redrive" 12 messages, which are "moved" then; `noun` is the word for one of them."""
 
     kind: ActionKind
     verb: str
@@ -54,7 +54,7 @@ def act(shell: Shell, args: Args, doing: ActionWords, where: Where, begin: Calla
 
 
 def follow(shell: Shell, name: str, doing: ActionWords, action: Action, found: int | None = None) -> int:
-    """Run *action* to its end, and show how far it is. Ctrl-C stops it, and says how to go on."""
+    """Run *action* to its end, and show how far it is. Ctrl-C stops it, and says how to continue."""
     is_shown = sys.stderr.isatty() and not shell.json
     of = "" if found is None else f" of {found:,}"
     try:
@@ -67,14 +67,14 @@ def follow(shell: Shell, name: str, doing: ActionWords, action: Action, found: i
         _end_line(is_shown=is_shown)
         status = _stopped(action)
         shell.show(*_result(name, doing, status))
-        remark("stopped: the same command goes on with the rest")
+        remark("stopped: the same command continues with the rest")
         if isinstance(end, SystemExit):  # SIGTERM
             raise
         return INTERRUPTED
     _end_line(is_shown=is_shown)
     shell.show(*_result(name, doing, status))
     if status.state == "stopped":
-        remark("somebody stopped it: the same command goes on with the rest")
+        remark("somebody stopped it: the same command continues with the rest")
     if status.problem:
         remark(f"it ended before its end: {status.problem}")
     return OK if status.state == "done" else FAILED

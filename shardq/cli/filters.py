@@ -13,7 +13,7 @@ from shardq.protocol.bodies import text_or_bytes
 
 
 def where_of(args: Args, state: Any = None) -> Where:
-    """What the flags say; *state* is that of the messages if the command has but one."""
+    """The meaning of the flags; *state* is that of the messages if the command has but one."""
     named = {name: getattr(args, name) for name in FILTER if name != "tenant"}
     return Where(tenant=tenant_of(args), state=state or getattr(args, "state", None), **named)
 

@@ -1,4 +1,4 @@
-"""The one table of flags: what several commands take has one name, one short form and one meaning, everywhere.
+"""The one table of flags: a flag of several commands has one name, one short form and one meaning, everywhere.
 
 A command takes a flag of the table by `flag("tenant")`, and may add to its meaning, but not change it. A flag of its
 own, by `argument`, may have no name that another command has, and no short form.
@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT: Final = 5.0
 
 
 class Flag(NamedTuple):
-    """Its names, what it means everywhere, and how `add_argument` takes it."""
+    """A flag's names, its meaning everywhere, and how `add_argument` takes it."""
 
     names: tuple[str, ...]
     meaning: str
@@ -59,7 +59,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "user": _flag("--user", metavar="NAME", means="the user of Redis"),
     "all": _switch("--all", means="all of them"),
     "gone": _switch("--gone", means="those of queues that are gone"),
-    # of all that look
+    # flags of all commands that look
     "watch": _flag(
         "-w", "--watch", type=period, nargs="?", const=2.0, metavar="TIME", means="look again every TIME (2s), until ^C"
     ),
@@ -69,10 +69,10 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "before": _flag("--before", type=moment, metavar="WHEN", means="until then: a date (UTC), or a TIME ago"),
     "archive": _flag("--archive", metavar="DIR", means="read this archive, not the journals"),
     "html": _flag("--html", type=Path, metavar="FILE", means="write it as a page, too"),
-    "follow": _switch("-f", "--follow", means="go on with what is new, until Ctrl-C"),
+    "follow": _switch("-f", "--follow", means="continue with new ones, until Ctrl-C"),
     "payloads": _switch("--payloads", means="show the payloads"),
     "role": _flag("--role", metavar="ROLE", means="the role"),
-    # of all that change
+    # flags of all commands that change something
     "dry_run": _switch("--dry-run", means="say what would be done, and change nothing"),
     "yes": _switch("-y", "--yes", means="do not ask; needed where there is no terminal"),
     "by": _flag("--by", metavar="NAME", means="who asks for it (user@host)"),
@@ -87,14 +87,14 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "header": _flag("--header", type=pair, action="append", default=[], metavar="N=V", means="a header (repeatable)"),
     "wait": _flag("--wait", type=time, metavar="TIME", means="wait for it as long as TIME"),
     "create": _switch("--create", means="create the queue if it does not exist"),
-    # of what serves
+    # flags of commands that serve
     "listen": _flag("--listen", metavar="HOST:PORT", means="where to listen; also unix:PATH, or port 0 for any"),
     "tls_cert": _flag("--tls-cert", type=Path, metavar="FILE", means="the certificate chain, as PEM"),
     "tls_key": _flag("--tls-key", type=Path, metavar="FILE", means="its key, as PEM"),
     "client_ca": _flag(
         "--client-ca", type=Path, metavar="FILE", means="demand certificates that this authority signed"
     ),
-    # of what is set, and of what runs
+    # settings, and flags of commands that run
     "names": _flag("--names", metavar="FILE", means="a file with shard keys, one per line; - is stdin"),
     "max_overlap": _flag("--max-overlap", type=number(0), metavar="K", means="streams that any two may share"),
     "durability": _flag("--durability", default="none", metavar="LEVEL", means="the durability level (none)"),
@@ -114,9 +114,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
 """By the name under which commands take them."""
 
 FILTER: Final = ("tenant", "task", "error", "reason", "older_than", "newer_than")
-"""What narrows an action down; `--state` stands beside them where a command has several states."""
+"""Flags that narrow an action down; `--state` stands beside them where a command has several states."""
 CHANGE: Final = ("dry_run", "yes", "by", "note")
-"""Of all that change."""
+"""Flags of all commands that change something."""
 
 
 def add_flag(parser: Any, name: str, more: str = "", **how: Any) -> argparse.Action:
@@ -142,6 +142,6 @@ def add_change(parser: Parser) -> None:
 
 
 def add_sure(parser: Parser) -> None:
-    """Add what those take that change something of which nobody keeps who did it."""
+    """Add the flags of commands whose changes nobody records with a name."""
     for name in ("dry_run", "yes"):
         add_flag(parser, name)

@@ -1,4 +1,4 @@
-"""What `shardq serve gateway --status` shows: tokens, and the addresses of those who have shown none."""
+"""The lines of `shardq serve gateway --status`: tokens, and the addresses of those who have shown none."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Cell = str | Rest
 
 
 def grid(table: Sequence[Column], rows: Iterable[Sequence[Cell]], *, most: int | None = None) -> list[str]:
-    """Return the lines of a table, its titles first, of at most so many columns (those of the terminal)."""
+    """Return the lines of a table, its titles first, with at most *columns* columns (those of the terminal)."""
     room = columns() if most is None else most
     known = [list(row) for row in rows]
     widths = _widths(table, known, room)
@@ -79,7 +79,7 @@ def _line(table: Sequence[Column], row: Sequence[Cell], widths: list[int], room:
 
 
 def listing(pairs: Sequence[tuple[str, str]], *, least: int = 0) -> list[str]:
-    """Return lines of names and values, of at most as many columns as the terminal has; the values begin below another.
+    """Return lines of names and values, no wider than the terminal; the values begin below another.
 
     They begin behind *least* columns, or farther right if a name is longer.
     """

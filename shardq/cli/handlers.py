@@ -73,7 +73,7 @@ def _failed(module: str, error: BaseException) -> UsageError:
 
 
 def _place(error: BaseException) -> str:
-    """Return the line that raised *error*, of this folder's files if one of them is among those; '' if it says so."""
+    """Return the line that raised *error*, in this folder's files if one of them is among those; '' if it says so."""
     frames = extract_tb(traceback_of(error))
     if isinstance(error, SyntaxError) or not frames:
         return ""

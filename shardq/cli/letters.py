@@ -54,7 +54,7 @@ def _row(letter: DeadLetter, now: float) -> list[str]:
 
 
 def error_of(letter: DeadLetter) -> str:
-    """How it died, and of which error: both may say the same."""
+    """The way it died, and the error: both may say the same."""
     if not letter.last_error or letter.last_error in letter.reason:
         return letter.reason
     return letter.last_error if letter.reason in letter.last_error else f"{letter.reason}: {letter.last_error}"

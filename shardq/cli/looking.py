@@ -1,4 +1,4 @@
-"""What a screen asks of a queue: its numbers, its outlook and its verdict, as far as this user may ask."""
+"""The questions of a screen to a queue: its numbers, its outlook and its verdict, as far as this user may ask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def looked_at(queue: Queue, stats: QueueStats | None) -> QueueLook:
 
 
 def allowed(ask: Callable[[], T]) -> T | None:
-    """What is answered; None if this user may not ask."""
+    """The answer; None if this user may not ask."""
     try:
         return ask()
     except BackendTimeout:

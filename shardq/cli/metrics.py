@@ -1,4 +1,4 @@
-"""`--metrics`: the numbers of a worker, of all of its processes, for Prometheus.
+"""`--metrics`: the numbers of a worker, over all of its processes, for Prometheus.
 
 The process that was started listens. Those below it tell it what they have measured (`shardq.telemetry.pipe`), so one
 port has the numbers of all.

@@ -62,7 +62,7 @@ class Discreet(argparse.ArgumentParser):
         super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse *args*, all of which must be known."""
+        """Parse *args*, which must all be known."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.complain(unknown)
@@ -91,7 +91,7 @@ class Discreet(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        # Of a command that is mistyped, argparse would list all that there are.
+        # For a command that is mistyped, argparse would list all that there are.
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             within = {name: f"{group} {name}" for group, names in self.within.items() for name in names}
             near = self.elsewhere.get(value) or self.outside.get(value) or meant(value, [*action.choices, *within])
@@ -120,7 +120,7 @@ class LaterParser(Discreet):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse *args* as a parser does whose command was there from the beginning."""
         self.complete()
-        if self._subparsers is None:  # a flag that is mistyped is told before an argument that is missing
+        if self._subparsers is None:  # a flag that is mistyped is named before an argument that is missing
             flags = takewhile(lambda word: word != "--", args or ())
             unknown = [word for word in flags if _FLAG.match(word) and not self._has(word)]
             if unknown:

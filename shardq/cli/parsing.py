@@ -1,4 +1,4 @@
-"""What the parsers of all commands share."""
+"""The common parts of the parsers of all commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Adds: TypeAlias = Callable[[Parser], object]
 
 
 class Command(NamedTuple):
-    """What a command is for, the extra that it needs, and what it takes, in the order of its help."""
+    """The purpose of a command, the extra that it needs, and its arguments, in the order of its help."""
 
     about: str
     examples: str

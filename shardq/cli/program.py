@@ -1,6 +1,6 @@
 """The entry point of the command `shardq`: it says what there is, or runs one command.
 
-What a help and a typo need is imported here, which is little. All else waits until a command is to run.
+The imports here are those that a help and a typo need, which is little. All else waits until a command is to run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`shardq worker --reload`: a worker in a child process, which is stopped and begun anew when a source file changes."""
+"""`shardq worker --reload`: a worker in a child process, which is stopped and restarted when a source file changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Stamps = Mapping[str, int]
 
 
 class Reloader:
-    """Runs `shardq worker` with *arguments* and the URL of *environment*, anew after each change below *folder*."""
+    """Runs `shardq worker` with *arguments* and the URL of *environment*, again after each change below *folder*."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, speech: Speech) -> None:
         need_fork("--reload")
@@ -53,7 +53,7 @@ class Reloader:
                     process.stdin.close()
                 if changed is None:
                     return code if code >= OK else 128 - code
-                self._speech.say(f"{changed} has changed: the worker begins anew")
+                self._speech.say(f"{changed} has changed: the worker restarts")
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -86,7 +86,7 @@ def _explained(error: Exception, url: str) -> int:
 
 
 def _without_server(text: str, url: str) -> str:
-    """What to do where no server answers; why it does not, if that fits into a line."""
+    """The remedy where no server answers; why it does not, if that fits into a line."""
     reached = _UNREACHED.search(text)
     if reached is None:
         return f"{text}; is there a server at {url} (--url, SHARDQ_URL)?"
@@ -121,6 +121,6 @@ def _forget_stdout() -> None:
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):
-        return  # it is no file, or closed: what was wrong before is to be told, not that
+        return  # it is no file, or closed: the earlier problem is to be reported, not that
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), number)

@@ -1,4 +1,4 @@
-"""What each command uses: the client, the output, and questions to the user."""
+"""The means of each command: the client, the output, and questions to the user."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Shell:
         return True
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Go on if --yes was given, or the user answers yes; else raise Declined."""
+        """Continue if --yes was given, or the user answers yes; else raise Declined."""
         if yes:
             return
         if not sys.stdin.isatty():
@@ -81,7 +81,7 @@ class Shell:
 
 
 def asked_by(args: Args) -> dict[str, Any]:
-    """The author of a change, and the reason: what --by and --note say, or the user of this machine."""
+    """The author of a change, and the reason: the values of --by and --note, or the user of this machine."""
     return {"by": args.by or _user(), "note": args.note or None}
 
 

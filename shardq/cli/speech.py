@@ -1,4 +1,4 @@
-"""What a worker says on stderr while it works: a line with its time for each thing, as text or as JSON."""
+"""A worker's lines on stderr while it works: one with its time for each thing, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Speech(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line, and in the form of text the traceback behind it.
 
-        A line that cannot be printed is lost: its terminal was closed, say. What says it goes on.
+        A line that cannot be printed is lost: its terminal was closed, say. The speaker continues.
         """
         with contextlib.suppress(OSError):
             self._print(record)

@@ -25,7 +25,7 @@ from shardq.worker.signals import HANGUP, MAX_WAIT, worker_signals
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
-"""The pause before a restart begins anew with a process that lived longer than so many seconds."""
+"""The pause before a restart begins again with a process that lived longer than this many seconds."""
 
 
 class Supervisor:
@@ -77,8 +77,8 @@ class Supervisor:
     def _start(self, number: int) -> None:
         family = current_family()
         ours, theirs = os.pipe() if family is not None else (-1, -1)
-        # It is told by its stdin of the signals that come here, and stops when that ends. A service manager may send
-        # the same signal to the process itself: so it knows that the two are one. It has a session of its own, so that
+        # Its stdin tells it of the signals that come here, and it stops when that ends. A service manager may send the
+        # same signal to the process itself: so it knows that the two are one. It has a session of its own, so that
         # Ctrl-C reaches it once, from here.
         process = subprocess.Popen(  # noqa: S603 (this program itself)
             [*self._command, *self._arguments(number), *([f"--metrics-pipe={theirs}"] if family is not None else [])],

@@ -32,7 +32,7 @@ def row_of(tenant: Tenant) -> tuple[str, ...]:
 
 
 def uses_of(tenant: Tenant) -> tuple[str, ...]:
-    """What one tenant uses of bounds."""
+    """One tenant's use of bounds."""
     numbers = (
         tenant.dedup_keys,
         tenant.dead,
@@ -45,7 +45,7 @@ def uses_of(tenant: Tenant) -> tuple[str, ...]:
 
 
 def remark_of(tenant: Tenant) -> str:
-    """What is special about it: a pause, a plan, limits, a weight."""
+    """The remark on it: a pause, a plan, limits, a weight."""
     found = ["paused"] if tenant.paused_until is not None else []
     found += [f"plan {tenant.plan}"] if tenant.plan else []
     limits = tenant.limits

@@ -11,7 +11,7 @@ from typing import Final
 from shardq.clock import SystemClock
 
 TIMES: Final = "90s or 2h"
-"""What a TIME looks like, in the words of helps and errors."""
+"""The form of a TIME, in the words of helps and errors."""
 
 _TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ms|[smhd]?)", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}

@@ -1,4 +1,4 @@
-"""Looking again and again: what a command that looks shows, once or with --watch until Ctrl-C."""
+"""Looking again and again: a command that looks shows its lines once, or with --watch until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _of_letter(letter: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """Return *text* on one line, printable, of at most so many columns; what is cut off becomes `…`.
+    """Return *text* on one line, printable, with at most *most* columns; the rest becomes `…`.
 
     >>> cut("a tenant", 5), cut("株式会社", 5), cut("x", 5)
     ('a te…', '株式…', 'x')
@@ -55,13 +55,13 @@ def cut(text: str, most: int) -> str:
 
 
 def pad(text: str, to: int, *, right: bool = False) -> str:
-    """Return a printable *text* filled with spaces to so many columns, before it (*right*) or behind it."""
+    """Return a printable *text* filled with spaces to *to* columns, before it (*right*) or behind it."""
     spaces = " " * (to - width(text))
     return spaces + text if right else text + spaces
 
 
 def wrapped(text: str, most: int | None = None, *, indent: str = "") -> list[str]:
-    """Return *text* in lines of at most so many columns (those of the terminal), all but the first indented."""
+    """Return *text* in lines of at most *most* columns (those of the terminal), all but the first indented."""
     room = columns() if most is None else most
     lines: list[str] = []
     for word in _words(printable(text), room - width(indent)):

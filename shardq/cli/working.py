@@ -1,4 +1,4 @@
-"""What `shardq worker` does: it works in this process, or has others work."""
+"""The course of `shardq worker`: it works in this process, or has others work."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _level(args: Args) -> int:
 
 
 def _arguments(args: Args, number: int | None = None) -> list[str]:
-    """The arguments of worker process *number*, from 1; or without a number, of one that is begun anew."""
+    """The arguments of worker process *number*, from 1; or without a number, of one that is restarted."""
     values = vars(args) | {"alive_file": args.alive_file and f"{args.alive_file}.{number}"} if number else vars(args)
     names = _PASSED if number else (*_PASSED, "processes", "metrics")
     words = [f"--{each.replace('_', '-')}={values[each]}" for each in names if values[each] is not None]

@@ -1,4 +1,4 @@
-"""What only the client for asyncio has: its loop, and the timer, the driver and the tasks that run there."""
+"""The parts of the client for asyncio alone: its loop, and the timer, the driver and the tasks that run there."""
 
 from __future__ import annotations
 

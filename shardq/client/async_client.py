@@ -310,7 +310,7 @@ class AsyncClient(AsyncBaseClient):
         return await self._driver.run(op)
 
     async def look(self, look: Look) -> list[Received] | None:
-        """Make the first try of a read. Return its messages; None if the operation must go on."""
+        """Make the first try of a read. Return its messages; None if the operation must continue."""
         if self._ready_on is not get_running_loop():
             await self.prepare()
         driver = self._driver

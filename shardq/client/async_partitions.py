@@ -178,7 +178,7 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
                     return {first[0]: found}
             return await self._read_now(parts, wanted)
         except QueueMissing:
-            # Of an ack the caller must hear.
+            # The caller of an ack must hear of it.
             if acking.is_open or not await self._client.run(has_moved(parts, wanted.until)):
                 raise
             wanted.begin()

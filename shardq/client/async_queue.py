@@ -512,7 +512,7 @@ class AsyncQueue(AsyncQueueAdmin):
         op: Op[list[settle.Settled]],
         found: settle.Results,
     ) -> list[AsyncDelivery]:
-        """Run *op*, and note how each delivery ended; if it fails, of those that had their answer by then."""
+        """Run *op*, and note how each delivery ended; if it fails, how those did that had their answer by then."""
         try:
             with self._telemetry.settling(verb, received):
                 results = await self._client.run(op)

@@ -46,8 +46,8 @@ class Waits:
 class AsyncStands:
     """The stands of one client at the partitions of one queue: as many as partitions, for each time that leases last.
 
-    The reader that has waited longest gets what comes. What nobody wants goes back at once, and is not counted as
-    delivered.
+    The reader that has waited longest gets what comes. Messages that nobody wants go back at once, and are not counted
+    as delivered.
     """
 
     def __init__(self, client: AsyncClient, parts: Parts) -> None:
@@ -90,7 +90,7 @@ class AsyncStands:
                 self._begin(number, visibility)
 
     async def look(self, wanted: WantedRead, number: int, look: Look) -> list[Received] | None:
-        """Make the first try of a read. Return its messages; None if its call must go on. It may be late."""
+        """Make the first try of a read. Return its messages; None if its call must continue. It may be late."""
         if look.acks is not None:
             return looked(self._parts, wanted, number, look, await self._made(wanted, look))
         task = asyncio.ensure_future(self._client.look(look))
@@ -118,7 +118,7 @@ class AsyncStands:
             self._client._run_in_background(op)
 
     def aside(self, op: Op[None]) -> None:
-        """Run *op* in the background, until the client is closed: what is held then goes back."""
+        """Run *op* in the background, until the client is closed: messages that are held then go back."""
         task = asyncio.get_running_loop().create_task(self._run_aside(op))
         self._client._stands.add(task)
         task.add_done_callback(self._client._stands.discard)
@@ -166,8 +166,8 @@ class AsyncStands:
     async def _stand(self, number: int, visibility: float | None) -> None:
         """Read from one partition for those who wait, until it leaves, the task is cancelled or the client is closed.
 
-        No read is longer than the map is new: whoever waits hears of new partitions in time. A stand of which nobody
-        wants leases of that length any more ends, if others wait: those never let `_leave` end it.
+        No read is longer than the map is new: all that wait hear of new partitions in time. A stand ends if nobody
+        wants its leases of that length any more and others wait: those never let `_leave` end it.
         """
         pause = FIRST_RETRY
         while number < len(self._parts.states):

@@ -49,7 +49,7 @@ def _looking(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 @_looks_first
 class AsyncUntoldQueue(AsyncQueue):
-    """A queue of which this client knows nothing yet, so it may have partitions: its first call finds out.
+    """A queue that this client knows nothing of yet, so it may have partitions: its first call finds out.
 
     Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions. A client
     that only looks at a queue without any looks again after a while: no call of its own would tell it of new ones.
@@ -117,7 +117,7 @@ class AsyncUntoldQueue(AsyncQueue):
 
 
 class AsyncUntoldSchedules(AsyncSchedules):
-    """Schedules of a queue of which nothing was known when they were asked for."""
+    """Schedules of a queue that was unknown when they were asked for."""
 
 
 def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +137,7 @@ for _name in ("add", "list", "pause", "remove", "resume", "run"):
 
 
 class AsyncUntoldJob(AsyncJob[T]):
-    """A job of a queue of which nothing was known when it was made."""
+    """A job of a queue that was unknown when it was made."""
 
     async def result(self, *, timeout: float | None = None) -> T:
         """Wait for the result: see `AsyncJob.result`."""
@@ -147,6 +147,6 @@ class AsyncUntoldJob(AsyncJob[T]):
 
 
 def _told_job(queue: AsyncQueue, job: AsyncJob[T]) -> AsyncJob[T]:
-    """Return the job of a queue of which it is known now whether it has partitions."""
+    """Return the job of a queue, now that it is known whether the queue has partitions."""
     kind: type[AsyncJob[T]] = getattr(type(queue), "_kind_of_job", AsyncJob)
     return kind.of(queue, job, job._returns)

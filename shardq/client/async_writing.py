@@ -1,4 +1,4 @@
-"""What a writer for asyncio waits for, and what it returns."""
+"""The waits and the results of a writer for asyncio."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AsyncWriteFuture(asyncio.Future[Written]):
 
 
 class AsyncTurn:
-    """What one task waits for until `come` is called on its loop."""
+    """One task waits for this until `come` is called on its loop."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

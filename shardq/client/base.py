@@ -96,8 +96,8 @@ class BaseClient:
     """The settings of a client, and what it remembers of queues and routers. `from_url` documents the settings.
 
     `timer` is the one timer of the client. Its wheel holds the ends of the leases that the client holds (`leases`), the
-    deadlines of its waiting tasks, what its workers owe, and whatever else has a time: `timer.call_at(until, callback)`
-    returns an entry with `cancel()`. Its thread or loop serves all of them, so callbacks must be short.
+    deadlines of its waiting tasks, the debts of its workers, and whatever else has a time: `timer.call_at(until,
+    callback)` returns an entry with `cancel()`. Its thread or loop serves all of them, so callbacks must be short.
     """
 
     timer: Timer
@@ -200,7 +200,7 @@ class BaseClient:
         return f"{type(self).__name__}({self._target})"
 
     def __dir__(self) -> list[str]:
-        """What programs call: without what other parts of shardq do."""
+        """The names that programs call: without those for other parts of shardq."""
         return sorted({*super().__dir__()} - _INSIDE)
 
     def __reduce__(self) -> NoReturn:
@@ -218,7 +218,7 @@ class BaseClient:
     ) -> QueueState:
         """Return what this client remembers of the queue called *name*. ConfigError for a bad name or setting.
 
-        Writes of one with *remember* keep their dedup keys for so many seconds, not for the queue's `dedup_window`.
+        Writes of one with *remember* keep their dedup keys for this many seconds, not for the queue's `dedup_window`.
         The client may *create* the queue; by default if it has *settings* for it. *mismatch* says what it does if the
         queue has others.
         """
@@ -267,7 +267,7 @@ class BaseClient:
     def state_of_part(self, head: QueueState, number: int, name: str) -> QueueState:
         """Return a state of partition *number* of the queue of *head*, which has this *name*. It creates nothing.
 
-        What is known of partition 0, the queue itself, *head* knows, too.
+        *head* shares all knowledge of partition 0, the queue itself.
         """
         if number == 0:
             found = head.beside(self.name)
@@ -313,7 +313,7 @@ class BaseClient:
         raise NotImplementedError
 
     def telemetry_of(self, state: QueueState) -> Telemetry:
-        """Return what is told of the calls on a queue of this client."""
+        """Return the telemetry of the calls on a queue of this client."""
         found = self._telemetries.get(state)
         if found is None:
             found = self._telemetries[state] = Telemetry(state.keys.name, self.clock, self.server, self.spans)

@@ -300,7 +300,7 @@ class Client(SyncBaseClient):
         return self._driver.run(op)
 
     def look(self, look: Look) -> list[Received] | None:
-        """Make the first try of a read. Return its messages; None if the operation must go on."""
+        """Make the first try of a read. Return its messages; None if the operation must continue."""
         if not self._is_ready:
             self.prepare()
         driver = self._driver

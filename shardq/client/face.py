@@ -1,4 +1,4 @@
-"""A delivery of a worker, as its async functions have it: what a worker holds is one, for functions of both kinds."""
+"""A delivery of a worker, as its async functions have it: the worker's own object is one, for all functions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DELIVERY_FIELDS: Final = (
     "_cost",
     "_lease",
 )
-"""What the worker's own delivery holds, for all its faces."""
+"""The fields of the worker's own delivery, for all its faces."""
 
 
 class AsyncFace(AsyncDelivery):
-    """What the worker holds as a `Delivery`, for an event loop: what one of them settles the other has settled, too."""
+    """The worker's `Delivery`, for an event loop: a settlement of one of them is the other's, too."""
 
     __slots__ = ("_held",)
 

@@ -6,12 +6,12 @@ deadline. To hold a lease and to settle it takes O(1), about half a microsecond 
 leases.
 
 **Who decides that a lease is lost?** The clock: `Lease.lost` compares the deadline with the time. So it is right at
-once when a machine that was suspended goes on, or when the timer's thread or loop is held up. The wheel tells of it: at
-the deadline it takes the entry out, and then the callbacks are called. An extension that makes the lease longer only
+once when a machine that was suspended continues, or when the timer's thread or loop is held up. The wheel tells of it:
+at the deadline it takes the entry out, and then the callbacks are called. An extension that makes the lease longer only
 notes the new deadline; when the entry comes up at the old one, it is inserted again. Redis may say so earlier, as the
 answer to an extension or an ack. Then the lease is lost, too.
 
-**Lost is lost.** A holder that was told that its lease is lost may have dropped the work. If the lease lived again,
+**Lost is lost.** A holder that learned that its lease is lost may have dropped the work. If the lease lived again,
 since an extension was answered late, somebody else could ack work that was not done. So the first check that finds it
 over, or the wheel, decides for good. Only its holder's own ack, nack or reject can still succeed.
 """
@@ -46,11 +46,14 @@ MAX_COST: Final = 3600.0
 HELD_STATE: Final = "held"
 ENDED: Final = "ended"
 SETTLED: Final = "settled"
-"""What was decided about a lease. One that is HELD may be over by now. (`worker/state.py`: why these are no Enum.)"""
+"""The decision about a lease. One that is HELD may be over by now. (`worker/state.py`: why these are no Enum.)"""
 
 
 class LeaseHolder(Protocol):
-    """What a worker lets the leases of its jobs call. It is on the thread or loop of the timer, and must be short."""
+    """The functions of a worker that the leases of its jobs call.
+
+    It is on the thread or loop of the timer, and must be short.
+    """
 
     def on_lease_lost(self, job: Any) -> None:
         """The lease of *job* is lost. May be called more than once."""
@@ -86,7 +89,7 @@ class DeliveryLease(Entry):
         return self.state is ENDED
 
     def settle(self) -> None:
-        """Note that the delivery is settled: nobody is told that its lease is lost any more."""
+        """Note that the delivery is settled: nobody hears any more that its lease is lost."""
         self.state = SETTLED
         self.holder = None
         bucket = self.bucket
@@ -156,7 +159,7 @@ class Leases:
         self.forked()
 
     def forked(self) -> None:
-        """Start anew in a forked child: another thread of the parent may have had the lock."""
+        """Start again in a forked child: another thread of the parent may have had the lock."""
         self.lock = threading.RLock()  # a finalizer may ask whether a lease is lost
 
     def hold(self, deadline: float) -> DeliveryLease:
@@ -185,7 +188,7 @@ class Leases:
 
 
 class LeasedDelivery(DeliveryView):
-    """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and the callbacks for when it is lost."""
+    """The common part of `Delivery` and `AsyncDelivery`: the delivery's lease, and the callbacks for its loss."""
 
     __slots__ = ("_cost", "_lease", "_queue", "_told", "besides", "took", "work")
 
@@ -254,7 +257,7 @@ class LeasedDelivery(DeliveryView):
 
     @property
     def has_told(self) -> bool:
-        """Whether its progress was told, so that there is something to forget when it is acked."""
+        """Whether its progress was reported, so that there is something to forget when it is acked."""
         return self._told is not None
 
     def _is_worth_telling(self, *, is_last: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What the queues with partitions of both clients share: methods that are made of `WAY_OF_METHOD`, without an `await`.
+"""The common part of queues with partitions of both clients: methods made of `WAY_OF_METHOD`, without an `await`.
 
 They return what the client's `run` returns: the result of an operation, or with asyncio what is awaited for it. So one
 text serves both. Signatures and docs are those of a queue without partitions; type checkers see these.
@@ -296,7 +296,7 @@ class Acking:
 
 
 class PartedPart:
-    """One partition of the queue *whole*: what its deliveries are settled by."""
+    """One partition of the queue *whole*, which settles its deliveries."""
 
     state: QueueState
     _telemetry: Any

@@ -176,7 +176,7 @@ class PartitionedQueue(PartedQueue, Queue):
                     return {first[0]: found}
             return self._read_now(parts, wanted)
         except QueueMissing:
-            # Of an ack the caller must hear.
+            # The caller of an ack must hear of it.
             if acking.is_open or not self._client.run(has_moved(parts, wanted.until)):
                 raise
             wanted.begin()

@@ -502,7 +502,7 @@ class Queue(QueueAdmin):
         op: Op[list[settle.Settled]],
         found: settle.Results,
     ) -> list[Delivery]:
-        """Run *op*, and note how each delivery ended; if it fails, of those that had their answer by then."""
+        """Run *op*, and note how each delivery ended; if it fails, how those did that had their answer by then."""
         try:
             with self._telemetry.settling(verb, received):
                 results = self._client.run(op)

@@ -1,4 +1,4 @@
-"""What both clients need to keep results and to note progress."""
+"""The parts that both clients need to keep results and to note progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the client for threads has: its timer and driver, the threads of its writers, and its life after a fork."""
+"""The parts of the client for threads alone: timer, driver, the threads of its writers, its life after a fork."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SyncBaseClient(BaseClient):
             return self._posting
 
     def _run_in_background(self, op: Op[Any]) -> None:
-        """Start *op* in a thread of its own: what it asks may not answer. Its failure is ignored."""
+        """Start *op* in a thread of its own: the server may not answer it. Its failure is ignored."""
         run = partial(self._driver.run, op)
         with contextlib.suppress(RuntimeError):  # the program ends
             threading.Thread(target=_ignoring, args=(run,), name="shardq-aside", daemon=True).start()

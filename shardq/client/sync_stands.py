@@ -48,7 +48,7 @@ class Waits:
 
 
 class Stands:
-    """The twin of `AsyncStands`. Threads share it; in a forked child it begins anew."""
+    """The twin of `AsyncStands`. Threads share it; in a forked child it begins again."""
 
     def __init__(self, client: Client, parts: Parts) -> None:
         self._client, self._parts = client, parts
@@ -81,7 +81,7 @@ class Stands:
         return waits.rows or (None if waits.is_recalled else {})
 
     def _stop(self, waits: Waits) -> None:
-        """Let somebody wait no more, who may have been given something already."""
+        """Let a reader wait no more that may have been given something already."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(waits)
 
@@ -101,7 +101,7 @@ class Stands:
                 self._standing.add((number, visibility))  # it looks at that once this lock is free
 
     def look(self, wanted: WantedRead, number: int, look: Look) -> list[Received] | None:
-        """Make the first try of a read. Return its messages; None if the operation must go on. It may be late."""
+        """Make the first try of a read. Return its messages; None if the operation must continue. It may be late."""
         if look.acks is not None:
             return looked(self._parts, wanted, number, look, self._client.look(look))
         driver, call = self._client._driver, cast("Call", look.step)
@@ -203,7 +203,7 @@ class Stands:
     def _stand(self, number: int, visibility: float | None) -> None:
         """Read from one partition for those who wait, until nobody does, or it leaves.
 
-        No read is longer than the map is new: whoever waits hears of new partitions in time.
+        No read is longer than the map is new: all that wait hear of new partitions in time.
         """
         pause = FIRST_RETRY
         run = self._client._driver.run  # a client that is being closed runs nothing else
@@ -251,7 +251,7 @@ class Stands:
                     waits.came.release()
 
     def _give(self, visibility: float | None, number: int, rows: list[Received]) -> list[Received]:
-        """Give messages to those who wait, who has waited longest first. Return what nobody wants."""
+        """Give messages to those who wait, beginning with the longest wait. Return what nobody wants."""
         with self._lock:
             for waits in [each for each in self._waiting if each.visibility == visibility]:
                 if not rows:

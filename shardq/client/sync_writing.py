@@ -1,4 +1,4 @@
-"""What a writer for threads waits for, and what it returns."""
+"""The waits and the results of a writer for threads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WriteFuture(Future[Written]):
 
 
 class Turn:
-    """What one thread waits for until another calls `come`."""
+    """One thread waits for this until another calls `come`."""
 
     def __init__(self) -> None:
         self._ticket = Lock()

@@ -1,4 +1,4 @@
-"""What the work on deliveries took, by the local monotonic clock: a settle tells it, so that turns are fair in time."""
+"""The time of the work on deliveries, by the local monotonic clock: a settle reports it, for turns fair in time."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Work(msgspec.Struct, eq=False):
 
 
 def measured(deliveries: Sequence[LeasedDelivery]) -> list[Received]:
-    """Return what Redis is told of these deliveries, which are settled together: with the cost of those that have one.
+    """Return the texts of these deliveries for Redis, which are settled together: with the cost of those that have one.
 
-    Only of what was delivered while others waited, or where the queue keeps a journal, the time is told.
+    The time is reported only for deliveries while others waited, or where the queue keeps a journal.
     """
     if len(deliveries) == 1:
         return [measured_one(deliveries[0])]
@@ -53,7 +53,7 @@ def measured_one(delivery: LeasedDelivery) -> Received:
 
 
 def measured_so_far(delivery: LeasedDelivery) -> Received:
-    """Return what Redis is told of a delivery whose lease is extended: with the cost since the last extension.
+    """Return the text for Redis of a delivery whose lease is extended: with the cost since the last extension.
 
     Also of one that was delivered while nobody waited: it is charged if somebody does by now.
     """
@@ -73,7 +73,7 @@ def _charged(delivery: LeasedDelivery, share: float) -> Received:
 
 
 def _ran(delivery: LeasedDelivery) -> float | None:
-    """Return for how long the work on it went on, if the journal is to know and that is not what it costs."""
+    """Return for how long the work on it continued, if the journal is to know and that is not what it costs."""
     if (delivery._cost is None and not delivery.besides) or not delivery._queue.state.config.journal:
         return None
     return max(0.0, (delivery.took or 0.0) + delivery.besides)

@@ -1,4 +1,4 @@
-"""What `Writer` and `AsyncWriter` have in common: the window, the checks, and the failures that nobody asked for."""
+"""The common part of `Writer` and `AsyncWriter`: the window, the checks, and the failures that nobody asked for."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ class BaseWriter:
     def _opened(self, state: QueueState, until: float) -> Op[None]:
         """Open the queue of a first message, or make it, before that is written: later ones would overtake it.
 
-        Those go to the home of their shard key by themselves, once it is known where that is. Of what fails here the
-        write will tell; ConfigError for settings that a queue with partitions cannot have.
+        Those go to the home of their shard key by themselves, once it is known where that is. The write reports a
+        failure here; ConfigError for settings that a queue with partitions cannot have.
         """
         with self._lock:
             if state not in self._unopened:

@@ -1,4 +1,4 @@
-"""What somebody POSTs: it is small, and comes at once."""
+"""The body of a POST: it is small, and comes at once."""
 
 from __future__ import annotations
 

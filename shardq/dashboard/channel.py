@@ -20,7 +20,7 @@ PERIOD: Final = 2.0
 SLOW_SCENE_SECONDS: Final = 10.0
 """Seconds between two makings of a scene that takes long to make."""
 REST_FACTOR: Final = 50.0
-"""A scene is not made again for so many times the processor's time of its making: a busy machine makes none rare."""
+"""A scene is not made again for this factor of the processor's time of its making: a busy machine makes none rare."""
 RESEND_SECONDS: Final = 10.0
 """Seconds after which a scene is sent again in which nothing changed but the time."""
 LOG_INTERVAL: Final = 60.0
@@ -37,14 +37,14 @@ log = logging.getLogger("shardq.dashboard")
 
 
 def trouble(error: BackendError) -> tuple[str, str]:
-    """Return the event and the text that tell people of an error of Redis. What it says itself may name hosts."""
+    """Return the event and the text that tell people of an error of Redis. Redis's own text may name hosts."""
     if isinstance(error.__cause__, Refused) and is_denied(error.__cause__):
         return "gone", UNREADABLE
     return "away", REDIS_AWAY if isinstance(error, BackendTimeout) else STRANGE_ANSWER
 
 
 class News(NamedTuple):
-    """What a channel tells last: the *kind* of event, its *data* as JSON, and its number."""
+    """The last news of a channel: the *kind* of event, its *data* as JSON, and its number."""
 
     kind: str
     data: bytes
@@ -56,7 +56,7 @@ class News(NamedTuple):
 
 
 class Channel:
-    """What *make* returns, whenever it changes. Only the last is kept: who reads slowly skips what was between."""
+    """The result of *make*, whenever it changes. Only the last is kept: a slow reader skips those between."""
 
     def __init__(
         self, kind: str, make: Make, clock: Clock, changed: Callable[[], None],

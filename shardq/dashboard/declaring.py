@@ -21,7 +21,7 @@ FILE_AGE: Final = 10.0
 
 
 class File(NamedTuple):
-    """What the file declares, or why that cannot be known. Without a path, no file was named."""
+    """The file's declarations, or why they cannot be known. Without a path, no file was named."""
 
     path: Path | None = None
     declaration: Declaration | None = None
@@ -39,7 +39,7 @@ class File(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What of a queue differs from the file. `problem` says why it cannot become what the file declares."""
+    """The differences of a queue from the file. `problem` says why it cannot become what the file declares."""
 
     changes: tuple[Change, ...] = ()
     is_declared: bool = False
@@ -47,7 +47,7 @@ class Compared(NamedTuple):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Each difference: of what, and a line of it."""
+        """Each difference: its subject, and a line of it."""
         return [(change.what, line) for change in self.changes for line in change.lines]
 
 

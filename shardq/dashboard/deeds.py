@@ -1,4 +1,4 @@
-"""What people did to queues: pauses, limits and weights that still hold, and actions of the last day."""
+"""People's deeds on queues: pauses, limits and weights that still hold, and actions of the last day."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Bold, Parts
 
 MAX_QUEUES: Final = 12
-"""Queues of which it is asked."""
+"""Queues that are asked for deeds."""
 MAX_DEEDS: Final = 8
-"""Deeds that are told: the latest ones."""
+"""Deeds that are shown: the latest ones."""
 FRESH_SECONDS: Final = 20.0
 """Seconds for which that is fresh."""
 PAST_TENSES: Final[dict[ActionKind, tuple[str, str]]] = {
@@ -30,7 +30,7 @@ PAST_TENSES: Final[dict[ActionKind, tuple[str, str]]] = {
     "cancel": ("cancelled", "message"),
     "retry_now": ("tried again", "message"),
 }
-"""What somebody did with an action, and to what."""
+"""The words for somebody's deed with an action, and its object."""
 TO_DO: Final[dict[ActionKind, str]] = {
     "redrive": "redrive", "delete_dead": "delete", "cancel": "cancel", "retry_now": "try",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from shardq.dashboard.verdicts import tag_of
 SERVED_AT_ONCE_SECONDS: Final = 1.0
 """Seconds below which what waits is served at once."""
 WORDS: Final = {"empty": "-", "grows": "never: it grows", "stands": "it stands", "unknown": "not known yet"}
-"""What is said where there is no time to say."""
+"""The words where there is no time to say."""
 
 
 def drains(look: NumbersLook) -> dict[str, Any]:

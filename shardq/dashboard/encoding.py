@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 BEAT: Final = b"event: beat\ndata: {}\n\n"
-"""What a stream says when a scene was made again: all is as it was."""
+"""A stream sends this when a scene was made again and all is as it was."""
 HERE_EVENT: Final = b"event: here\ndata: {}\n\n"
-"""What a stream says that said nothing for long: it is there, and what it told may be old."""
+"""A stream that sent nothing for long sends this: it is there, and its last data may be old."""
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""The files of the page: what a browser gets as it is."""
+"""The files of the page: a browser gets them as they are."""
 
 from __future__ import annotations
 

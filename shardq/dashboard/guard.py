@@ -1,4 +1,4 @@
-"""What stands before all of the page: known names of the host, who asks, whose page a POST comes from, headers."""
+"""The guard before all of the page: known names of the host, who asks, whose page a POST comes from, headers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""What each answer says to the browser."""
+"""The headers of each answer to the browser."""
 OPEN_PATHS: Final = frozenset({"/login", "/logout"})
-"""What everybody may POST."""
+"""The paths that everybody may POST to."""
 
 FAILED: Final = "This failed. The log of the page's process says why."
 ENDED: Final = "The page has ended: its process closed its client of Redis. Try again when it was started again."
-OTHER_PROCESS: Final = "The page began in another process or event loop, and cannot go on in this one: start it again."
+OTHER_PROCESS: Final = (
+    "The page began in another process or event loop, and cannot continue in this one: start it again."
+)
 
 log = logging.getLogger("shardq.dashboard")
 
@@ -50,7 +52,7 @@ class Guard:
         self._inner, self._auth, self._refusals = inner, auth, refusals
         self._login = auth if isinstance(auth, Login) else None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
-        """The process and the loop in which it was asked first: what waits there is of no use elsewhere."""
+        """The process and the loop in which it was asked first: waiters there are of no use elsewhere."""
         self._host_names = {each.lower().rstrip(".") for each in host_names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +108,7 @@ class Guard:
         return "*" in self._host_names or host in self._host_names or is_loopback(host)
 
     async def _person(self, request: Request) -> Person | None:
-        """Return who asks. What fails to say it refuses."""
+        """Return who asks. A failure to say it refuses."""
         if self._auth is None:
             return ANYBODY
         try:
@@ -114,7 +116,7 @@ class Guard:
             async with asyncio.timeout(PATIENCE):
                 person = await found if inspect.isawaitable(found) else found
         except Exception:
-            log.exception("who asks for the page could not be found out, so the request is refused")
+            log.exception("the person who asks for the page could not be found out, so the request is refused")
             return None
         if person is not None and not isinstance(person, Person):
             log.error("auth of the page returned no Person but %s, so the request is refused", type(person).__name__)

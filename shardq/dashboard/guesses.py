@@ -38,7 +38,7 @@ class Guesses:
 
 
 def place_of(address: str) -> str:
-    """Return what is counted together: an address, or the network of one of IPv6, of which everybody has 2**64."""
+    """Return the unit that is counted: an address, or the network of one of IPv6, since everybody has 2**64 there."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is said of one thing, as the heading of its screen."""
+"""The heading of a screen: a sentence about one thing."""
 
 from __future__ import annotations
 

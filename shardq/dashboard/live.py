@@ -91,7 +91,7 @@ class Live:
             del self._of_one[who]
 
     async def events(self, name: str, scene: Scene, asked: AskedScene, you: Mapping[str, Any]) -> Events:
-        """Return what somebody is told who looks at a scene, until LONGEST is over. *you* is told beside the side."""
+        """Return the events for a person who looks at a scene, until LONGEST is over. *you* is sent beside the side."""
         key: _Key = (name, asked.parts, tuple(sorted(asked.query.items())))
         until = self._clock.monotonic() + MAX_STREAM_SECONDS
         yield RETRY
@@ -155,7 +155,7 @@ def _shows(key: _Key, queue: str) -> bool:
 
 
 class _StreamTold:
-    """What one stream has told, and what is new since. What was between is skipped."""
+    """The past of one stream, and what is new since. News between are skipped."""
 
     def __init__(self, mine: bytes) -> None:
         self._mine = mine

@@ -25,7 +25,7 @@ from shardq.dashboard.sessions import MAX_AGE, Sessions
 MAX_BODY: Final = 4096
 """Bytes of a login."""
 OPEN: Final = frozenset({"/login", "/me", "/css/page.css", "/js/login.js", "/icon.svg"})
-"""What may be had by those who have not logged in."""
+"""The paths for those who have not logged in."""
 
 
 class Login:

@@ -1,4 +1,4 @@
-"""How a scene says a sentence: parts of text, of which some are bold, have a colour, or lead somewhere."""
+"""A scene's form of a sentence: parts of text; some are bold, have a colour, or lead somewhere."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Linked(Bold):
 
 
 def said(line: Iterable[str], tone: str, more: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the heading of a screen: a sentence, what is said below it, and how much it needs you."""
+    """Return the heading of a screen: a sentence, the lines below it, and how much it needs you."""
     return {"line": spelled(line), "more": spelled(more), "tone": tone}
 
 
 def spelled(parts: Iterable[str]) -> list[list[Any]]:
     """Return the parts of a sentence as the page takes them: text, how it is marked, where it leads, which time it is.
 
-    What stands at the end and says nothing is left out. A time is said in the zone of the browser.
+    Parts at the end that say nothing are left out. A time is said in the zone of the browser.
     """
     return [_spelled(each) for each in parts if each]
 
@@ -65,7 +65,7 @@ def _spelled(part: str) -> list[Any]:
 
 
 def toned(parts: Parts, tone: str, *texts: str) -> Parts:
-    """Return the parts, of which bold ones that are, or end with, one of *texts* have a colour."""
+    """Return the parts; bold ones that are, or end with, one of *texts* have a colour."""
     return [Toned(each, tone) if isinstance(each, Bold) and each.endswith(texts) else each for each in parts]
 
 
@@ -92,5 +92,5 @@ def two_in(asked: AskedScene) -> tuple[str, str]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of others as one line of at most *most* letters: what would turn or hide letters is escaped."""
+    """Return a text of others as one line of at most *most* letters: letters that turn or hide others are escaped."""
     return name_of(text, most) if text else ""

@@ -45,7 +45,7 @@ def key_of(address: str) -> str | bytes:
 
 
 def shown(key: str | bytes) -> str:
-    """Return a shard key as it is shown: what would turn or hide letters is escaped, and what is long is cut.
+    """Return a shard key for display: letters that would turn or hide others are escaped, and long ones are cut.
 
     >>> shown("acme"), shown(" ")
     ('acme', "' '")
@@ -55,7 +55,7 @@ def shown(key: str | bytes) -> str:
 
 
 def args_of(key: str | bytes) -> dict[str, str]:
-    r"""Return how an action is told which tenant it is about.
+    r"""Return the arguments by which an action knows its tenant.
 
     >>> args_of("acme"), args_of(b"\xff")
     ({'shard_key': 'acme'}, {'shard_key_base64': '/w=='})

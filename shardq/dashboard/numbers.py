@@ -32,7 +32,7 @@ CALM_FRESH_SECONDS: Final = 10.0
 BEAT_SILENCE: Final = 10.0
 """Seconds without a beat of any worker of a queue, from which on it is not calm: they may be dead."""
 MAX_FRESH_SECONDS: Final = 4.0
-"""Seconds for which numbers of a queue are fresh at most, however long they took: a drill is told of within 35 s."""
+"""Seconds for which numbers of a queue are fresh at most, however long they took: a drill is shown within 35 s."""
 MINUTES_FRESH_SECONDS: Final = 10.0
 """Seconds for which the minutes of a queue are fresh: workers tell theirs once a minute."""
 CALM_PAST: Final = 30.0
@@ -60,7 +60,7 @@ class NumbersLook(NamedTuple):
     outlook: Outlook
     verdict: Verdict
     full_at: float = -math.inf
-    """When all of it was asked, by the local monotonic clock: of an idle queue mostly its numbers alone are."""
+    """When all of it was asked, by the local monotonic clock: for an idle queue mostly its numbers alone are."""
 
     @property
     def stats(self) -> QueueStats:
@@ -126,7 +126,7 @@ async def looks(source: SceneSource, names: Sequence[str]) -> dict[str, NumbersL
 
     Where there are many, ten of those that need somebody are looked at each 2 s, the worst first, those without
     messages each 20 s, and others each 10 s. Those whose workers miss their beats need somebody, too, so that a death
-    is told of as soon as where there are few.
+    shows as soon as where there are few.
     """
     places = asyncio.Semaphore(MAX_QUEUES_AT_ONCE)
     known: dict[str, NumbersLook | None] = {}
@@ -169,7 +169,7 @@ def _worst(lately: Mapping[str, NumbersLook | None]) -> set[str]:
 
 
 def _is_calm(before: NumbersLook) -> bool:
-    """Whether nobody is needed. Of a queue without messages it is not asked each time when its workers were heard."""
+    """Whether nobody is needed. A queue without messages is not asked each time when its workers were heard."""
     facts = before.facts
     heard = max((each.heard for each in facts.working), default=facts.now)
     return before.verdict.severity == "good" and (_is_idle(before.stats) or facts.now - heard < BEAT_SILENCE)
@@ -205,7 +205,7 @@ async def history(source: SceneSource, queue: str, minutes: int = 60, fresh: flo
 
 
 async def schedules_of_all(source: SceneSource, names: Sequence[str]) -> int:
-    """Return how many schedules these queues have, of those that are there and may be asked."""
+    """Return how many schedules these queues have, among those that are there and may be asked."""
 
     async def ask() -> int:
         found = await of_each(names, lambda name: stored(source, name, SCHEDULES_FRESH_SECONDS))

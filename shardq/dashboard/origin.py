@@ -1,4 +1,4 @@
-"""What a request says of where it comes from, and where it goes to."""
+"""The origin and the target of a request, by its own words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.requests import Request
 
 HEADER: Final = "x-shardq"
-"""What a script of the page sends with each POST, and a form of another site cannot."""
+"""The header that a script of the page sends with each POST, and that a form of another site cannot send."""
 
 OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
 """How a browser calls pages of others: `same-site` are those on another port, or another name of one domain."""
@@ -47,7 +47,7 @@ def address_of(request: Request) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether *host* is this machine, whoever is asked for its address."""
+    """Whether *host* is this machine, whichever resolver is asked for its address."""
     if host == "localhost":
         return True
     try:
@@ -75,7 +75,7 @@ def _is_own(request: Request, origin: str) -> bool:
         found = urlsplit(origin)
     except ValueError:
         return False
-    # A proxy may have taken TLS off. What came by TLS to here was not sent by a page without it.
+    # A proxy may have taken TLS off. A request that came by TLS to here was not sent by a page without it.
     schemes = ("https",) if request.url.scheme == "https" else ("https", "http")
     return found.scheme in schemes and found.netloc.lower() == request.headers.get("host", "").lower()
 

@@ -68,7 +68,7 @@ def lately(minutes: Sequence[Minute], now: float) -> dict[str, Any] | None:
 
 
 def durations(minute: Minute, task: str | None = None) -> list[int]:
-    """Return how many jobs of a minute, of one *task* or of all, took how long: by the bounds of `PICKUP_BOUNDS`."""
+    """Return how many jobs of a minute, for one *task* or for all, took how long: by the bounds of `PICKUP_BOUNDS`."""
     counts = [0] * len(PICKUP_BOUNDS)
     for each in minute.tasks:
         if task is None or each.task == task:

@@ -25,7 +25,7 @@ log = logging.getLogger("shardq.dashboard")
 
 
 class Role(IntEnum):
-    """What a person may do: each role may do what those before it may.
+    """A person's rights: each role may do all that those before it may.
 
     >>> Role.VIEW < Role.ACT < Role.ADMIN
     True
@@ -79,7 +79,7 @@ class People:
         self._digests = [(digest, each) for each in entries for digest in each.digests]
 
     def find(self, secret: str) -> PersonEntry | None:
-        """Return whose token *secret* is. The time tells nothing of which one is nearly right."""
+        """Return whose token *secret* is. The time does not show which one is nearly right."""
         return holder(secret, self._digests)
 
     @classmethod

@@ -17,11 +17,11 @@ MEMORY_POLICIES: Final = {
     "noeviction": "when it is full, writes fail and nothing is lost",
     "": "nobody knows what happens when it is full",
 }
-"""What happens when the memory is full, by its policy; by any other policy keys are lost."""
+"""The effect of a full memory, by its policy; by any other policy keys are lost."""
 
 
 async def server_rows(source: SceneSource, queue: str, now: float) -> list[list[Any]]:
-    """Return what is told of the node that has this queue: a name and a text. [] where it does not tell."""
+    """Return the rows about the node that has this queue: a name and a text. [] where it does not tell."""
     client = source.client
     state = client.queue(queue, create=False).state
 

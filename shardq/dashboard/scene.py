@@ -1,4 +1,4 @@
-"""What a screen is asked for, and what it answers with."""
+"""The request for a screen, and its answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shardq.dashboard.source import SceneSource
 
 
 class NotThere(Exception):
-    """What a screen is asked for does not exist. The text is for the person."""
+    """The subject of a screen does not exist. The text is for the person."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedScene:
-    """What a person looks at: `parts` name it (queue, shard key, message id), `query` says how (order, search)."""
+    """A person's view: `parts` name it (queue, shard key, message id), `query` says how (order, search)."""
 
     parts: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)

@@ -30,7 +30,7 @@ ENDING: Final = 2
 HANDSHAKE: Final = 10.0
 """Seconds within which a browser has to begin with TLS."""
 LEAVING: Final = 30.0
-"""Seconds in which the thread that serves has to end, once it was told."""
+"""Seconds in which the thread that serves has to end, once it was asked to."""
 BACKLOG: Final = 64
 """Connections that wait to be accepted. Where no more can be opened, asyncio tries each, and tells of each."""
 LOG_INTERVAL: Final = 60.0
@@ -122,7 +122,7 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """What a browser is given to open it, with the real port if 0 was asked for."""
+        """The URL for a browser, with the real port if 0 was asked for."""
         return self._settings.address(self._sockets)
 
     def open(self) -> None:
@@ -160,7 +160,7 @@ class PageServer:
         try:
             with asyncio.Runner(loop_factory=ServingLoop) as runner:
                 runner.run(self._serve(ready))
-        except BaseException as error:  # whatever ends the thread: who waits for it is told
+        except BaseException as error:  # any error that ends the thread: its waiter learns of it
             log.debug("the page is not served any more", exc_info=error)
             self._failed = error
             ready.put(error)

@@ -1,4 +1,4 @@
-"""What stands beside each screen: the queues, the one that needs somebody most first."""
+"""The side of each screen: the queues, the one that needs somebody most first."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MAX_REST: Final = 300.0
 FAILED: Final = 1.0
 """Seconds for which all who ask get the error of a question that failed."""
 MAX_ANSWERS: Final = 4000
-"""Answers that are kept: those that were asked for last. Of each of 500 queues, an overview and its side ask three."""
+"""Answers that are kept: those that were asked for last. An overview and its side ask three of each of 500 queues."""
 KEPT_SECONDS: Final = 60.0
 """Seconds for which an answer is kept that nobody asks for, and that is not fresh any more."""
 MAX_KEPT: Final = 1000
@@ -30,7 +30,7 @@ MAX_KEPT: Final = 1000
 
 
 class _Answer:
-    """What one question brings. It is asked in a task of its own, which goes on if somebody who waits goes away."""
+    """The answer to one question. It is asked in a task of its own, which continues if somebody who waits goes away."""
 
     def __init__(self, asked: Coroutine[Any, Any, Any], now: Callable[[], float], before: float) -> None:
         self.begun = now()
@@ -51,10 +51,11 @@ class _Answer:
             self.took = self.ended - self.begun
 
     def is_fresh(self, seconds: float, longest: float = MAX_REST) -> bool:
-        """Whether this stands for now, if an answer may be so many *seconds* old, and *longest* if it took long.
+        """Whether this stands for now, if an answer may be this many *seconds* old, and *longest* if it took long.
 
-        Of it and the answer before the one that took less tells: one hiccup says nothing of what a question costs.
-        An answer that is outdated still rests for what it took, so that nobody makes others ask much by many actions.
+        It and the answer before are compared, and the one that took less counts: one hiccup says nothing of what a
+        question costs. An answer that is outdated still rests for what it took, so that nobody makes others ask much by
+        many actions.
         """
         if not self.task.done():
             return True
@@ -74,7 +75,7 @@ class SceneSource:
         self.declared = declared
         """The file that declares queues, with which screens compare them."""
         self.care: Callable[[str, Sequence[ActionStatus]], None] | None = None
-        """What hears of the actions of a queue that a screen shows: it goes on with those that a page left behind."""
+        """Hears of the actions of a queue that a screen shows: it continues those that a page left behind."""
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
         self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
 
@@ -131,7 +132,7 @@ class SceneSource:
         self._answers.pop(question, None)
 
     def outdate(self, queue: str) -> None:
-        """Note that an action has changed a *queue*: what is known of it is asked again, as soon as it has rested."""
+        """Note that an action has changed a *queue*: its facts are asked for again, as soon as it has rested."""
         for question, answer in self._answers.items():
             if isinstance(question, tuple) and question[1:2] == (queue,):
                 answer.is_outdated = True

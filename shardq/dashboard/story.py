@@ -1,4 +1,4 @@
-"""What a journal has of one message. It is read in pieces, so that a long one costs a look no more than a short one."""
+"""A journal's record of one message. It is read in pieces, so that a long one costs a look no more than a short one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shardq.protocol.ids import split
 
 EVENTS_A_PAGE: Final = 1000
 PAGES: Final = 5
-"""Pages of events that one look at a message reads: the next look goes on where this one ended."""
+"""Pages of events that one look at a message reads: the next look continues where this one ended."""
 CLOCK_SLACK: Final = 5.0
 """Seconds before the write from which on its journal is read, since clocks are set."""
 MAX_STEPS: Final = 40
@@ -51,7 +51,7 @@ class Story:
             self._position = await self._begin()
         for _ in range(PAGES):
             page = await self._page(EVENTS_A_PAGE, self._position)
-            if page.queue_id != self._life:  # the queue was deleted and made anew, with another journal
+            if page.queue_id != self._life:  # the queue was deleted and recreated, with another journal
                 self._life = page.queue_id
                 self.events.clear()
             self.events += [each for each in page.events if each.message_id == self._inner]

@@ -1,4 +1,4 @@
-"""The tenants of a queue: one survey of all, of which each order and each search shows the first ones."""
+"""The tenants of a queue: one survey of all; each order and each search shows its first ones."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "schedules": schedules,
     "settings": settings,
 }
-"""What screens there are: modules, functions and addresses are called so."""
+"""The screens: modules, functions and addresses have these names."""
 
 
 def scene_of(name: str) -> Scene | None:

@@ -14,11 +14,11 @@ BAD_NEWS: Final = ("no worker", "No worker", "Redis is full", "Redis is nearly f
 SOON_SECONDS: Final = 3.0
 """Seconds of waiting that trouble nobody."""
 TAGS: Final[dict[VerdictKind, tuple[str, str]]] = {"paused": ("pause", "paused"), "no_worker": ("bad", "no worker")}
-"""What stands in place of the time in which a queue drains: the look of a tag, and its text."""
+"""In place of the time in which a queue drains: the look of a tag, and its text."""
 
 
 def coloured(verdict: Verdict, parts: Parts, others: float | None = None) -> Parts:
-    """Return the parts of a sentence that has this *verdict* in it. *others* wait so many seconds in a flood."""
+    """Return the parts of a sentence that has this *verdict* in it. *others* wait this many seconds in a flood."""
     if verdict.severity == "bad":
         return bad_news(parts)
     if verdict.kind == "flows":
@@ -60,7 +60,7 @@ def tag_of(verdict: Verdict) -> dict[str, str] | None:
 
 
 def linked(parts: Parts, name: str, to: str) -> Parts:
-    """Return the parts, of which one that is this bold *name* leads somewhere."""
+    """Return the parts; the one that is this bold *name* leads somewhere."""
     return [Linked(part, to) if isinstance(part, Bold) and part == name else part for part in parts]
 
 

@@ -1,6 +1,6 @@
 """Batches: the messages of one frame, by columns.
 
-What many messages have in common (the queue, headers, shard keys) is there once, and their payloads lie side by side,
+The common part of many messages (the queue, headers, shard keys) is there once, and their payloads lie side by side,
 where zstd sees best what they repeat.
 """
 

@@ -1,4 +1,4 @@
-"""Decompress zstd frames of others: what a frame may cost is known before its first byte is decompressed."""
+"""Decompress zstd frames of others: the cost of a frame is known before its first byte is decompressed."""
 
 from __future__ import annotations
 

@@ -50,6 +50,6 @@ def ids_in(runs: Sequence[Any], most: int) -> list[bytes]:
             raise BadRuns(f"a run of ids needs a count, and a first id of 1 to {MAX_ID} bytes")
         begin = int.from_bytes(first, "big")
         if begin + run.count > 1 << 8 * size:
-            raise BadRuns("a run of ids goes on beyond the largest id of its length")
+            raise BadRuns("a run of ids continues beyond the largest id of its length")
         found += [number.to_bytes(size, "big") for number in range(begin, begin + run.count)]
     return found

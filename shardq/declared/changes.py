@@ -1,6 +1,6 @@
 """How Redis differs from a declaration, as changes that can be shown and made, one after the other.
 
-Nothing here asks: who compares has asked before, and says what it found.
+Nothing here asks: the caller that compares has asked before, and says what it found.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SHARD_KEYS_A_CALL: Final = 400
 
 
 class Change(NamedTuple):
-    """What one call changes: of what (`queue "jobs"`), in words, a line for each thing, and how it is made.
+    """One call's change: what it changes (`queue "jobs"`), in words, a line for each thing, and how it is made.
 
-    Of an asynchronous client `make` returns what is to be awaited.
+    With an asynchronous client `make` returns an awaitable.
     """
 
     what: str
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What Redis has of a queue that exists."""
+    """Redis's record of a queue that exists."""
 
     settings: QueueConfig
     controls: Controls
@@ -59,7 +59,7 @@ def of_queue(client: AnyClient, declared: DeclaredQueue, found: Found | None) ->
     """Yield what must change until a queue is as *declared*, which is as *found* (None: it does not exist).
 
     All that is not named stays as it is: settings, and the weights and limits of a queue without a table of them. So do
-    weights and limits that end by themselves, of shard keys that the file does not name; of those that it names they
+    weights and limits that end by themselves, for shard keys that the file does not name; for those that it names they
     are replaced, and the line of the change says so. ShardqError if a change is known to be impossible.
     """
     what = f"queue {declared.name!r}"
@@ -86,7 +86,7 @@ def of_queue(client: AnyClient, declared: DeclaredQueue, found: Found | None) ->
 def of_router(
     client: AnyClient, router: str, wanted: frozenset[Binding], actual: Iterable[Binding], named: set[str]
 ) -> Iterator[Change]:
-    """Yield what must change until a router has the bindings that are *wanted*, of the queues that are *named*."""
+    """Yield what must change until a router has the bindings that are *wanted*, for the queues that are *named*."""
     what, there = f"router {router!r}", set(actual)
     for binding in sorted(wanted - there):
         make = partial(client.bind, binding.pattern, binding.queue, router=router)

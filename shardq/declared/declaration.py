@@ -1,4 +1,4 @@
-"""What a file declares, checked as a whole before anything is changed."""
+"""A file's declarations, checked as a whole before anything is changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shardq.routing.topic import check_bindable
 from shardq.sharding import MAX_STREAMS, check_names
 
 UNSET: Final = "none"
-"""What stands for a setting without a value, since TOML has no such word."""
+"""In place of a setting without a value, since TOML has no such word."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a queue cannot become, told before anything is changed, as far as it can be known before."""
+"""Changes that a queue cannot make, found before anything is changed, as far as they can be known before."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Backend(BaseTaskBackend):
         return [*found, checks.Warning(text, hint=hint, id="shardq.W001")]
 
     def queue(self, name: str) -> Queue:
-        """Return the queue that Django calls *name*, of a client that all threads share."""
+        """Return the queue that Django calls *name*, by a client that all threads share."""
         found = self._queues.get(name)
         if found is None:
             client = _client(self.settings.url, self.settings.timeout)

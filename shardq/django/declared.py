@@ -1,4 +1,4 @@
-"""What one task says of itself: whose it is, and how often it is tried. It needs no Django."""
+"""One task's own settings: whose it is, and how often it is tried. It needs no Django."""
 
 from __future__ import annotations
 

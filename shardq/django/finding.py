@@ -1,7 +1,8 @@
 """From a path to Django's task, or to the class of an error. Paths come from Redis: they find what is there already.
 
-What is there the project decides: the modules named `tasks` of its apps, those that OPTIONS["tasks"] lists, and what
-else its own code has imported. No path imports anything, and none calls code of a module, such as its `__getattr__`.
+The project decides which ones are there: the modules named `tasks` of its apps, those that OPTIONS["tasks"] lists, and
+any that its own code has imported. No path imports anything, and none calls code of a module, such as its
+`__getattr__`.
 """
 
 from __future__ import annotations

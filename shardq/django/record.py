@@ -1,4 +1,4 @@
-"""What is kept of a call: a note while it is tried, and its result. Both say what Django wants to know of it."""
+"""The record of a call: a note while it is tried, and its result. Both say what Django wants to know of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ MAX_WORKERS: Final = 100
 
 
 class ResultRecord(msgspec.Struct, frozen=True):
-    """What is known of a call. Times are ms since the epoch, 0 if it has not come to that; *sent* may be too large."""
+    """The known facts of a call.
+
+    Times are ms since the epoch, 0 if it has not come to that; *sent* may be too large.
+    """
 
     path: str = ""
     status: str = READY

@@ -28,7 +28,7 @@ _DIED: Final = "shardq.errors.MessageDead"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptError(TaskError):
-    """An error of a task, of which Redis has the class's path: others may have written it there."""
+    """An error of a task, by its class's path in Redis: others may have written it there."""
 
     @property
     def exception_class(self) -> type[BaseException]:
@@ -84,7 +84,7 @@ def found_result(whole: Whole, queue: str, alias: str, codecs: Codecs, modules: 
 
 
 def _known(whole: Whole, codecs: Codecs) -> ResultRecord | None:
-    """What is known of a call: where its message is decides, since what is kept may be of an earlier attempt."""
+    """The state of a call. The message's place decides: the stored record may be from an earlier attempt."""
     state, kept = whole.status.state, record_in(codecs, whole.kept)
     if state == "done":
         return kept if kept and kept.status == SUCCESSFUL else None
@@ -101,7 +101,7 @@ def _known(whole: Whole, codecs: Codecs) -> ResultRecord | None:
 
 
 def _died(record: ResultRecord, whole: Whole) -> ResultRecord:
-    """Of a dead letter whose worker could not say why it failed: it has died, or the task took too long."""
+    """The end of a dead letter whose worker could not say why it failed: it has died, or the task took too long."""
     ended = round((whole.status.since or whole.status.time) * 1000)
     errors = (*record.errors, (_DIED, f"{whole.status.reason}\n"))
     return structs.replace(record, status=FAILED, finished=ended, errors=errors, value=None)

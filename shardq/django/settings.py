@@ -24,7 +24,7 @@ MAX_TASK_WEIGHT: Final = 1000
 
 
 class OwnOptions(TypedDict, total=False):
-    """What OPTIONS may have besides the settings of a queue."""
+    """The keys that OPTIONS may have besides the settings of a queue."""
 
     url: str
     timeout: float
@@ -39,7 +39,7 @@ class OwnOptions(TypedDict, total=False):
 class BackendSettings(msgspec.Struct, frozen=True):
     """How a backend reaches Redis, and the names, settings and weights of its queues, by Django's names of these.
 
-    Of other queues, if Django is told to allow any, *prefix* and *common* say the same.
+    For other queues, if Django may use any, *prefix* and *common* say the same.
     """
 
     url: str

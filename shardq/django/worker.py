@@ -49,11 +49,11 @@ from shardq.worker.trouble import CALL_TIMEOUT
 log = logging.getLogger("shardq")
 _WHERE: Final = ": workers know the modules named tasks of the apps, and those of OPTIONS['tasks']"
 _TURNED_BACK: Final = (Nack, GiveBack)
-"""What a task raises to be run later: no error of it."""
+"""The error that a task raises to be run later: no error of it."""
 
 
 def _call(call: str) -> None:
-    """What a message calls, as far as its arguments go."""
+    """The callee of a message, as far as its arguments allow."""
 
 
 class Adapted(OwnTask[Any, Any, Any]):
@@ -113,7 +113,7 @@ class DjangoTasks(Tasks[None]):
 
     @property
     def is_async(self) -> bool:
-        """Always: what is known of a task is noted in an event loop."""
+        """Always: the state of a task is noted in an event loop."""
         return True
 
     def check_forks(self) -> None:
@@ -122,7 +122,7 @@ class DjangoTasks(Tasks[None]):
 
 
 class DjangoCall(MessageCall):
-    """Runs the task that a message calls. What is known of it is noted before and after."""
+    """Runs the task that a message calls. Its state is noted before and after."""
 
     name = None
     is_async = True
@@ -138,7 +138,7 @@ class DjangoCall(MessageCall):
             log.warning("this worker reads %s, but Django's settings write to %s", target, wanted)
 
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
-        """Judge what ended a task from outside; what it raised an `Attempt` has judged."""
+        """Judge an end that came from outside; an `Attempt` has judged the task's own errors."""
         task = self._tasks.get(name_in(delivery)) if type(error) in INTERRUPTED else None
         return error if task is None else judged(task, error, delivery, with_text=True)
 
@@ -172,7 +172,7 @@ class DjangoCall(MessageCall):
         return kept_of(attempt.record, delivery.queue.client.codecs, config.max_result_size)
 
     async def _kept(self, delivery: AsyncDelivery) -> KeptResult | None:
-        """Return what the deliveries before have left; of a redrive, which begins anew, only a note."""
+        """Return the record of the deliveries before; after a redrive, which begins again, only a note."""
         if delivery.count == 1:
             return None
         queue = delivery.queue
@@ -200,7 +200,7 @@ class DjangoCall(MessageCall):
         return replace(found, sent=sent)
 
     async def _note(self, delivery: AsyncDelivery, record: ResultRecord) -> None:
-        """Keep what is known so far. That is for those who ask: without it the task runs all the same."""
+        """Keep what is known so far. That is for those who ask: without it the task runs anyway."""
         queue = delivery.queue
         config = queue.state.config
         if config.result_ttl is None:
@@ -215,7 +215,7 @@ class DjangoCall(MessageCall):
 
 
 class Attempt:
-    """One run of a task. `outcome` is what the worker is told of an error, None after a success."""
+    """One run of a task. `outcome` is the worker's view of an error, None after a success."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class Attempt:
             close_old_connections()
 
     async def run_async(self) -> None:
-        """Await a coroutine function. What it does in threads it does in one of its own, as a request does."""
+        """Await a coroutine function. Its work in threads is done in one of its own, as a request's is."""
         async with ThreadSensitiveContext():
             try:
                 await task_started.asend_robust(self._sender, task_result=self._result)

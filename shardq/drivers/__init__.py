@@ -4,8 +4,9 @@
 node gets functions or scripts, and `sending` what follows when it knows neither. `wire` turns steps into commands,
 and `topology` knows which node owns a slot. `sync` and `aio` carry it all out. Connections come from redis-py's pools;
 `pools` sets every setting that matters, because with the defaults redis-py repeats connecting and breaks long blocking
-calls. Calls and replies go over `links`, or with asyncio `async_links`, of which calls share one (`shared_links`);
-`resp` reads the replies. `target` parses a URL. `failures` turns redis-py's exceptions into `Refused` and `Unanswered`.
+calls. Calls and replies go over `links`, or with asyncio over `async_links`, which several calls share
+(`shared_links`); `resp` reads the replies. `target` parses a URL. `failures` turns redis-py's exceptions into `Refused`
+and `Unanswered`.
 """
 
 from __future__ import annotations

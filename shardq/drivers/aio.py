@@ -168,7 +168,7 @@ class AsyncDriver:
     async def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
-        The slow path begins anew where the server cannot run it in this form or another node owns the slot: this one
+        The slow path begins again where the server cannot run it in this form or another node owns the slot: this one
         executed nothing.
         """
         key = call.key
@@ -222,7 +222,7 @@ class AsyncDriver:
         return route
 
     def _lost(self, key: str, route: AsyncRoute, failure: Refused | Unanswered) -> None:
-        """Note that a call about *key* ended with *failure*. The next one finds its way anew."""
+        """Note that a call about *key* ended with *failure*. The next one finds its way again."""
         self._routes.pop(key, None)
         self._exchanges.lost(key, route.address, failure)
 
@@ -255,7 +255,7 @@ class AsyncDriver:
     async def _carry_out_all(self, step: Exchange | Together) -> list[Any]:
         """Carry out exchanges with several nodes at once. Return for each its answers or its failure.
 
-        Of a single exchange return the answers.
+        Return the answers to a single exchange.
         """
         if isinstance(step, Exchange):
             return await self._carry_out(step)

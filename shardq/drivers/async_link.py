@@ -93,7 +93,7 @@ class AsyncLink(asyncio.BufferedProtocol):
         return self._sent[0].answers if self._sent else []
 
     def ask(self, request: bytes, count: int, limit: float) -> asyncio.Future[list[Any]]:
-        """Send *request*. Return the future of its *count* answers, of which a refusal is one, too.
+        """Send *request*. Return the future of its *count* answers; a refusal is one, too.
 
         `Unanswered` is raised when the server was silent for *limit* seconds, or after it has begun to answer, for
         `silence` seconds. While a large reply arrives, which may be another caller's, it is not silent.

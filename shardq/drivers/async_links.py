@@ -19,7 +19,7 @@ Place: TypeAlias = tuple[Address | None, bool]
 
 
 class AsyncLinks:
-    """The twin of `Links`, for all of *pools*. *connect* takes a connection from a pool within so many seconds.
+    """The twin of `Links`, for all of *pools*. *connect* takes a connection from a pool within this many seconds.
 
     A server that owes an answer may be silent for *silence* seconds.
     """
@@ -43,7 +43,7 @@ class AsyncLinks:
         return link
 
     async def take(self, place: Place, seconds: float) -> AsyncLink:
-        """Return a link for the caller alone, who gives it back with `give`. If it must be made, do as `make`."""
+        """Return a link for the caller alone, which gives it back with `give`. If it must be made, do as `make`."""
         idle = self._idle.get(place)
         while idle:
             link = idle.pop()  # the one that was used last

@@ -106,7 +106,7 @@ class AsyncSharing:
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
-        # A task goes on with those who wait: the caller that leaves has its result, and is not held up by others.
+        # A task continues with those who wait: the caller that leaves has its result, and is not held up by others.
         if coalescer.done(MAX_CALLS_UNDER_WAY):
             self._start(coalescer)
 
@@ -172,7 +172,7 @@ class AsyncSharing:
     def _abandon(self, coalescer: Coalescer[Any, Any], caller: Caller[Any, Any]) -> None:
         """Let *caller* leave, whose task was cancelled."""
         if not coalescer.give_up(caller):
-            coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
+            coalescer.verb.doubt(caller.item)  # it has ended, but nobody knows it yet
 
     def _start(self, coalescer: Coalescer[Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(self._carry(coalescer))

@@ -54,7 +54,7 @@ class Together(msgspec.Struct, frozen=True):
     """Exchanges with several nodes at once, one with each. The reply has for each its answers, or its failure.
 
     Nothing is sent after the answers of any of them. Those that `may_be_late` are waited for `patience` seconds: after
-    them, what the driver goes on with is in the place of the answers, in `Pending`.
+    them, the exchange with which the driver continues is in the place of the answers, in `Pending`.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -63,7 +63,7 @@ class Together(msgspec.Struct, frozen=True):
 
 
 class Pending:
-    """An exchange that had no answer in time. The driver goes on waiting for it, and makes what it `awaits`.
+    """An exchange that had no answer in time. The driver continues to wait for it, and makes what it `awaits`.
 
     `outcomes` says what its end means for each of its calls.
     """
@@ -207,8 +207,8 @@ class Exchanges:
     def _send_to_owner(self, key: str, exchange: Callable[..., Exchange]) -> Exchanging[list[Any]]:
         """Make that *exchange* with the node that owns *key*, and follow redirections. Raise a refusal of its command.
 
-        *exchange* takes the address of the node, and whether it must be told ASKING. The caller reads the answers to
-        the other commands.
+        *exchange* takes the address of the node, and whether it needs ASKING. The caller reads the answers to the other
+        commands.
         """
         if self.topology is None:
             return _first((yield exchange(None, asking=False)))
@@ -231,7 +231,7 @@ class Exchanges:
 
 
 class ExchangePart(msgspec.Struct, frozen=True):
-    """What of a batch goes to one node by `exchange`: the `indexes` of its calls, and the number of commands of each.
+    """A batch's part for one node, by `exchange`: the `indexes` of its calls, and the number of commands of each.
 
     `sizes` are these numbers.
     """

@@ -11,7 +11,7 @@ from redis.connection import DefaultParser
 from shardq.ops.queue.steps import Refused, Unanswered
 
 CONNECTION_ERRORS = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
-"""What redis-py raises if a connection does not work. Some of these stand for a refusal; see `refusal`."""
+"""The errors that redis-py raises if a connection does not work. Some of these stand for a refusal; see `refusal`."""
 
 DEMOTED_CODES = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
 """Error codes that a node sends when it is no longer a master."""

@@ -154,7 +154,7 @@ class Leading:
             return
         waiting = waiter.waiting
         waiter.until = min(waiter.until, waiting.clock.monotonic())
-        # A thread that does not lead waits for its event; the leader waits at the server, and is told there.
+        # A thread that does not lead waits for its event; the leader waits at the server, and gets the news there.
         waiter.wake()
         run = _run_of(waiting)
         pending = run.pending if run else None
@@ -222,7 +222,7 @@ class Leading:
             ready = pending.ready(min(wake_at, run.until) - now)
         elif not (ready := pending.ready(0)):
             self._driver.unblock(pending)
-            # The server may not have read the blocking command yet, so it is told again, less and less often.
+            # The server may not have read the blocking command yet, so the news is sent again, less and less often.
             pause, pending.pause = pending.pause, min(2 * pending.pause, MAX_PAUSE)
             ready = pending.ready(pause)
         return told(step, pending.answers) if ready else None

@@ -1,8 +1,8 @@
-"""Links: connections of threads, on which the driver itself sends and receives, so many to each node.
+"""Links: connections of threads, on which the driver itself sends and receives, a few to each node.
 
 redis-py finds the node, connects, and says hello, with TLS and a password where they are wanted. Then its socket is
 taken over: for each call redis-py's pool, its checks and its wrappers would take as long as all the rest of the client.
-The pool goes on regarding the connection as in use, so that closing the pool closes it, too.
+The pool continues to regard the connection as in use, so that closing the pool closes it, too.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ TRUSTED_SECONDS: Final = 0.01
 """Seconds for which a link that was used is taken to be sound. After them it is looked at before it is used again."""
 
 LENIENCE: Final = 0.01
-"""A link may wait longer than it is told by this part: to tell the kernel for each call takes a system call more."""
+"""A link may wait longer than its limit by this part: to set the limit in the kernel for each call takes a system call
+more.
+"""
 
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
-"""What redis-py may raise when another thread closes the connection during a call."""
+"""The errors that redis-py may raise when another thread closes the connection during a call."""
 
 FollowUp: TypeAlias = Callable[[list[Any]], tuple[Command, ...]]
-"""Given the answers, what else to send; () if these are those that were wanted."""
+"""Returns what else to send, given the answers; () if these are those that were wanted."""
 
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -52,7 +54,7 @@ class Link:
 
     `number` is the id that the server gave the connection, None as long as nobody has asked.
 
-    The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
+    The kernel waits for what arrives, until the limit of the socket (SO_RCVTIMEO): one system call. Python's own
     timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and
     `ServerReadiness` waits for it; so it does on Windows.
     """
@@ -72,7 +74,7 @@ class Link:
         self._buffer = bytearray(RECEIVED)
 
     def ask(self, request: bytes, count: int, limit: float) -> list[Any]:
-        """Send *request* and return the *count* answers, of which a refusal is one, too.
+        """Send *request* and return the *count* answers; a refusal is one, too.
 
         The server may be silent for *limit* seconds, and after it has begun to answer, for as long as redis-py would
         let it. Raises redis-py's exceptions and OSError.
@@ -246,9 +248,9 @@ class Links:
     ) -> list[Any]:
         """Send *request* on a link, only to *server* if that is given. Return the *count* answers.
 
-        If one of them is a refusal, what *after_refusal* returns says what else to send, on the same link: it belongs
-        to the same call, which does not wait for a link again. Then the last answers are returned. The caller gives up
-        at local time *until*. Raises `Unanswered`, `Refused`, or what *on_send* raises.
+        If one of them is a refusal, the result of *after_refusal* is sent, too, on the same link: it belongs to the
+        same call, which does not wait for a link again. Then the last answers are returned. The caller gives up at
+        local time *until*. Raises `Unanswered`, `Refused`, or what *on_send* raises.
         """
         link, clean = self.take(until), True
         try:
@@ -277,7 +279,7 @@ class Links:
                 self.give(link)
             else:
                 self.drop(link)
-        # What is idle leads to the same node, which is no master any more.
+        # Idle links lead to the same node, which is no master any more.
         if refused and demoted(answers):
             self.drop_idle()
         return answers
@@ -332,11 +334,12 @@ class Links:
 
         Raises `AllBusy` if all are in use until local time *until*, and `Unanswered` or `Refused` if none can be made.
         """
-        # No link of a closed client stays open: `close` closes those that there are, and whoever uses one drops it.
+        # No link of a closed client stays open: `close` closes those that there are, and a call that still uses one
+        # drops it.
         if self._pools.closed:
             raise ClosedError(CLOSED_MEANWHILE)
         link = None
-        if not self._waiting:  # whoever waits goes first
+        if not self._waiting:  # those that wait go first
             try:
                 link = self._idle.pop()
             except IndexError:

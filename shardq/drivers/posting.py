@@ -28,7 +28,7 @@ MAX_PATIENT_CALLS: Final = 4
 """Calls that are under way after callers have waited for `PATIENCE`."""
 
 THREADS: Final = 32
-"""A pool starts a thread when all others are busy. So many are busy only when Redis hangs."""
+"""A pool starts a thread when all others are busy. All are busy only when Redis hangs."""
 
 
 class Posting:

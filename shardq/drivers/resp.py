@@ -10,7 +10,7 @@ from redis.exceptions import InvalidResponse
 from shardq.drivers.failures import parse_error
 
 INCOMPLETE: Final = object()
-"""What a parser returns if the next reply has not arrived whole."""
+"""A parser returns this if the next reply has not arrived whole."""
 
 
 def new_parser() -> Any:

@@ -29,7 +29,7 @@ _NOT_NOW: Final = TRANSIENT - PASSING_CODES
 class Sending:
     """Sends *call* to the node at *address*, at first in this *form*. *timeout* is as in `commands_of`.
 
-    With *asking* the node is told that it may answer for a slot that is still on its way to it.
+    With *asking* the node learns that it may answer for a slot that is still on its way to it.
     """
 
     def __init__(

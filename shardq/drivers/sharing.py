@@ -193,7 +193,7 @@ class Sharing:
         if caller.phase is Phase.LEADING:
             self._pass_on(coalescer, caller)
         else:
-            coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
+            coalescer.verb.doubt(caller.item)  # it has ended, but nobody knows it yet
 
     def _wait(self, coalescer: Coalescer[I, R], caller: Caller[I, R], ticket: Any) -> None:
         """Wait until *caller* has ended or must lead; or lead another call if one takes long; or give up."""
@@ -240,7 +240,7 @@ class Sharing:
                 except FAILURES as failure:
                     outcome = failure
                 shared.answer(outcome)
-                # The leader's time is up, but the call goes on for the others: one of them takes it over.
+                # The leader's time is up, but the call continues for the others: one of them takes it over.
                 if not shared.ended and (leader.phase is Phase.ENDED or self._clock.monotonic() >= leader.until):
                     coalescer.give_up(leader)
                     self._hand_over(coalescer, shared)
@@ -275,7 +275,7 @@ class Sharing:
                 self._driver.run(shared.unclaimed)
 
     def _pass_on(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
-        """Let another caller lead in place of *leader*, who was just appointed."""
+        """Let another caller lead in place of *leader*, appointed just now."""
         shared = coalescer.lead(leader)
         coalescer.give_up(leader)
         self._hand_over(coalescer, shared)

@@ -97,7 +97,7 @@ class Driver:
         """Make one try of *call*, as if an operation had yielded it, and return its reply.
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`. In the common case it
-        is one command and one reply. The slow path begins anew where another node owns the slot: this one executed
+        is one command and one reply. The slow path begins again where another node owns the slot: this one executed
         nothing.
         """
         if call.replicas:
@@ -267,7 +267,7 @@ class Driver:
         return route
 
     def _lost(self, key: str, route: Route, failure: Refused | Unanswered) -> None:
-        """Note that a call about *key* ended with *failure*. The next one finds its way anew."""
+        """Note that a call about *key* ended with *failure*. The next one finds its way again."""
         self._routes.pop(key, None)
         self._exchanges.lost(key, route.address, failure)
 
@@ -298,9 +298,9 @@ class Driver:
     def _carry_out_all(self, step: Exchange | Together) -> list[Any]:
         """Carry out exchanges with several nodes at once. Return for each its answers or its failure.
 
-        Of a single exchange return the answers. What has an idle connection is sent before any answer is waited for,
-        and the others come after those answers: a thread that holds a connection waits for no other one, and a node
-        that must be connected to, and may be dead, delays nobody.
+        Return the answers to a single exchange. Exchanges with an idle connection are sent before any answer is waited
+        for, and the others come after those answers: a thread that holds a connection waits for no other one, and a
+        node that must be connected to, and may be dead, delays nobody.
         """
         if isinstance(step, Exchange):
             return self._carry_out(step)
@@ -328,7 +328,7 @@ class Driver:
     def _carry_out_patiently(self, step: Together) -> list[Any]:
         """Do as `_carry_out_all`, but wait for those that may be late for some time only.
 
-        What has no idle connection gets one in a thread of its own: the node may be dead.
+        An exchange without an idle connection gets one in a thread of its own: the node may be dead.
         """
         waits, kept = list[Any](), list[Any]()
         ends = self._clock.monotonic() + step.patience

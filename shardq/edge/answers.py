@@ -76,4 +76,4 @@ class Naming:
         """Count the messages that an answer names. BadAnswer if these are more than answers may name."""
         self._left -= count
         if self._left < 0:
-            raise BadAnswer("more than there is to be said of the messages that were sent")
+            raise BadAnswer("more acks than messages that were sent")

@@ -244,7 +244,7 @@ class Edge(Producer):
         with contextlib.suppress(asyncio.CancelledError):
             self._task = self._loop.create_task(self._delivering.run())
             self._loop.run_until_complete(self._task)
-        if rest := asyncio.all_tasks(self._loop):  # gRPC's own, of which one waits for the end of the call
+        if rest := asyncio.all_tasks(self._loop):  # gRPC's own; one of them waits for the end of the call
             self._loop.run_until_complete(asyncio.wait(rest, timeout=LEAVE_SECONDS))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()

@@ -85,7 +85,7 @@ class Trainer:
             self._bytes -= len(self._samples.popleft())
 
     def take(self) -> list[bytes]:
-        """Return the samples, and begin anew."""
+        """Return the samples, and begin again."""
         samples, self._samples, self._bytes = [*self._samples], deque(), 0
         return samples
 

@@ -49,8 +49,8 @@ class GatewayConnection:
         """Hear what the gateway can take, and tell it of this producer. ConnectionEnded."""
         try:
             async with asyncio.timeout(WELCOME):
-                # A gateway speaks first. A client that writes while it refuses the call is told of an internal error
-                # instead of the reason (https://github.com/grpc/grpc/issues/36066).
+                # A gateway speaks first. A client that writes while it refuses the call gets an internal error instead
+                # of the reason (https://github.com/grpc/grpc/issues/36066).
                 first = await self._read()
                 await self.send(Request(version=VERSION, info=info))
         except TimeoutError:
@@ -91,7 +91,7 @@ class GatewayConnection:
         return response
 
     async def _done(self, operation: Awaitable[Any]) -> Any:
-        """Wait for what gRPC does. If the caller is cancelled, it goes on until the call ends: `end` waits for it."""
+        """Wait for what gRPC does. If the caller is cancelled, it continues until the call ends: `end` waits for it."""
         task = asyncio.ensure_future(operation)
         self._under_way.add(task)
         task.add_done_callback(self._over)
@@ -114,7 +114,7 @@ class GatewayConnection:
             await asyncio.wait(self._under_way, timeout=LEAVE_SECONDS)
 
     async def _ended(self, error: Exception | None) -> ConnectionEnded:
-        """The error that says how the call ended. Texts of a gateway are its own, so only their beginning is told."""
+        """The error that says how the call ended. Texts of a gateway are its own, so only their beginning is shown."""
         where = self._gateway
         if not self._call.done() and error is not None and not isinstance(error, grpc.RpcError):
             return ConnectionEnded(f"the call with the gateway {where} ended")

@@ -58,11 +58,11 @@ MAX_ACKED: Final = 100_000
 """Acks that are noted in memory while the spool cannot be written; then no more messages go out."""
 ROWS_A_PAGE: Final = 500
 UNKNOWN: Final = "UNKNOWN_REASON"
-"""What all reasons are called that this version does not know, since each has a line in the log."""
+"""The name of all reasons that this version does not know, since each has a line in the log."""
 CROWDED: Final = 4
 """While a window is the limit, a batch goes out when so large a share of it is free: a fourth."""
 RELEASE_AT: Final = 200
-"""Ids whose acks are noted that are told to the gateway at once, or fewer after a while."""
+"""Ids whose acks are noted that are sent to the gateway at once, or fewer after a while."""
 LARGE_BYTES: Final = 16 * 1024
 """Bytes that are compressed in a thread: it takes a tenth of a millisecond or more, and a change of threads less."""
 PAUSE = Exponential(base=0.1, factor=2, cap=30.0)
@@ -103,7 +103,7 @@ class Progress:
 
 
 class Delivering:
-    """One process's delivery of a spool. `run` goes on until it is cancelled; all else is for its event loop only."""
+    """One process's delivery of a spool. `run` continues until it is cancelled; all else is for its event loop only."""
 
     def __init__(
         self,
@@ -140,7 +140,10 @@ class Delivering:
         self.progress = Progress()
 
     async def run(self) -> None:
-        """Deliver until cancelled. Nothing else ends it: what nobody thought of is logged, and all is tried again."""
+        """Deliver until cancelled.
+
+        Nothing else ends it: an error that nobody thought of is logged, and all is tried again.
+        """
         self._timer = LoopTimer(asyncio.get_running_loop(), clock=self._clock)
         failures = 0
         try:
@@ -260,7 +263,7 @@ class Delivering:
         self._sender.send(message.id)
 
     async def _look_again(self) -> None:
-        """There should be messages that go out, and none was found: begin anew, and look for damage."""
+        """There should be messages that go out, and none was found: begin again, and look for damage."""
         self._last_seq = 0
         if self._clock.monotonic() >= self._checks_at:
             self._checks_at = self._clock.monotonic() + CHECK
@@ -422,7 +425,7 @@ class Delivering:
     async def _forget_acked(self) -> bool:
         """Remove from the spool what was acked, and only then let the gateway forget it, too.
 
-        Return False if the spool cannot be written now: messages go out all the same, and this is tried again.
+        Return False if the spool cannot be written now: messages go out anyway, and this is tried again.
         """
         if not (found := dict(islice(self._acked.items(), STEP))):
             return True
@@ -458,7 +461,7 @@ class Delivering:
         await self._refuse(refused)
 
     async def _hold(self, holds: list[tuple[Ready, str, str]]) -> None:
-        """Let messages wait that the gateway does not take for now. Others go on meanwhile."""
+        """Let messages wait that the gateway does not take for now. Others continue meanwhile."""
         if not holds:
             return
         now, found = self._clock.monotonic(), list[SpoolHold]()
@@ -586,7 +589,7 @@ class Delivering:
 
 
 def _told(error: Exception) -> str:
-    """What to say of an error: of one that nobody thought of, also where it was raised."""
+    """The text of an error: for one that nobody thought of, also where it was raised."""
     if isinstance(error, ShardqError | OSError):
         return str(error)
     (*_, frame) = traceback.extract_tb(error.__traceback__)

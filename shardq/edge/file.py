@@ -1,8 +1,8 @@
 """The file of a spool: a SQLite database with a write-ahead log, opened, guarded, and mended where it can be.
 
 It is for its owner only. Room for the log is taken when the file is opened, and kept while it is closed by a file
-beside it, so messages can be removed on a disk that has no room at all. What another process replaces, because it was
-damaged, is opened anew before the next change.
+beside it, so messages can be removed on a disk that has no room at all. A file that another process replaces, because
+it was damaged, is opened again before the next change.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ LOG_BYTES: Final = 4 * 1024 * 1024
 CHECKPOINT_PAGES: Final = 256
 """Pages in the log after which it is moved to the database. At most about as many are not in it yet."""
 STEP: Final = 128
-"""A change of many rows is made in steps of so many, each a transaction for which the log has room on a full disk."""
+"""A change of many rows is made in steps of this many, each a transaction for which the log has room on a full disk."""
 STEP_BYTES: Final = 256 * 1024
-"""A step that copies messages ends behind the one with which it has copied so much."""
+"""A step that copies messages ends behind the one with which it has copied this many bytes."""
 SPARE_PAGES: Final = 256
 """Free pages that stay in the file for the messages that come next."""
 PAGES_GIVEN_BACK: Final = 256
@@ -69,13 +69,13 @@ class Damaged(SpoolDamaged):
 
 
 class HasFile(Protocol):
-    """What has a `SpoolFile`."""
+    """An object with a `SpoolFile`."""
 
     file: SpoolFile
 
 
 def mended(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """Let a method that uses the file be tried anew when the file had to be mended, or was by another process."""
+    """Let a method that uses the file be tried again when the file had to be mended, or was by another process."""
 
     @functools.wraps(method)
     def again(self: HasFile, /, *args: P.args, **named: P.kwargs) -> T:
@@ -128,7 +128,7 @@ class SpoolFile:
     # --- room ---
 
     def over(self, pages: int, most: int) -> int:
-        """Return by how many bytes all that is in a database of so many pages, and the log, exceed *most*."""
+        """Return by how many bytes a database of this many *pages*, and the log, exceed *most*."""
         over = pages * PAGE_BYTES + LOG_BYTES - most
         if over > 0:
             (free,) = self.pragma("freelist_count")
@@ -157,7 +157,7 @@ class SpoolFile:
         return found
 
     def check_room(self, pages: int) -> None:
-        """SpoolFull if the disk has too little room for a database of so many pages: the log could not be emptied."""
+        """SpoolFull if the disk has too little room for *pages* pages: the log could not be emptied."""
         growth = pages * PAGE_BYTES - self._size
         if growth > 0 and (free := self._disk_free()) < 2 * growth:
             raise SpoolFull(
@@ -453,7 +453,7 @@ def make_tables(db: sqlite3.Connection) -> None:
 
 
 def sign(db: sqlite3.Connection) -> None:
-    """Say in the file whose it is, and of which version, within a transaction."""
+    """Say in the file whose it is, and its version, within a transaction."""
     db.execute(f"PRAGMA user_version = {SCHEMA}")
     db.execute(f"PRAGMA application_id = {APPLICATION}")
 

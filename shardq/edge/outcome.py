@@ -39,7 +39,7 @@ class _Sent(str):
         return str.__str__(self)
 
     def _look(self, until: float) -> str | None:
-        """What became of it; None if it waits still. BackendTimeout if it does after *until*."""
+        """Its outcome; None if it waits still. BackendTimeout if it does after *until*."""
         fate = self._spool.fate(self._seq)
         if fate.refused is not None:
             reason, text = fate.refused.reason, fate.refused.text

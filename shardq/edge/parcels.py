@@ -1,4 +1,4 @@
-"""What goes out at once: a parcel is the messages of one request."""
+"""Parcels, which go out at once: a parcel is the messages of one request."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class Ready:
     parcel: Parcel | None = field(default=None, repr=False)
 
     def leave(self) -> None:
-        """It is answered, or goes out anew."""
+        """It is answered, or goes out again."""
         if self.parcel is not None:
             self.parcel.answered()
             self.parcel = None
 
 
 class Packed(NamedTuple):
-    """What goes out of some messages: the payload of one, or the members of a batch; and its frame, if that is smaller.
+    """The bytes that go out for some messages: one payload, or the members of a batch; and its frame, if smaller.
 
     `prefix` is the number of the frame's prefix, or 0.
     """

@@ -63,7 +63,7 @@ class GatewayPlaces:
             each.due, each.is_asked = now, False
 
     def due(self, now: float) -> list[str]:
-        """Return the places for which it is time to ask. Each must be told `failed` or `opened`."""
+        """Return the places for which it is time to ask. Each must get `failed` or `opened`."""
         found = [name for name, each in self._places.items() if each.due <= now and not each.is_asked][:PLACES_AT_ONCE]
         for name in found:
             self._places[name].is_asked = True
@@ -76,11 +76,11 @@ class GatewayPlaces:
             found.due = now + self._pause(found.failures)
 
     def opened(self, place: str) -> None:
-        """Forget a place: what was held there goes out again."""
+        """Forget a place: the messages that were held there go out again."""
         self._places.pop(place, None)
 
     def raised(self, now: float) -> None:
-        """Ask anew for what was too large: the bound has changed."""
+        """Ask again for messages that were too large: the bound has changed."""
         for name, each in self._places.items():
             if name.startswith(TOO_LARGE):
                 each.due = now

@@ -1,4 +1,4 @@
-"""Prefixes: what went over this call before, with which frames are made while the link is full.
+"""Prefixes: earlier bytes of this call, with which frames are made while the link is full.
 
 On a full link most of what goes out was in the stream before: names, keys, parts of values. So both ends remember the
 members of the last batches, and frames are made with them as zstd's prefix (`ZSTD_CCtx_refPrefix`): first the gateway
@@ -29,7 +29,7 @@ PAYING_SHARE: Final = 0.95
 TRIAL_PREFIXES: Final = 4
 """A prefix pays if its first frames have less than so large a share of what they have without: it takes its time."""
 TRIED_OF_PREFIXES: Final = 16
-"""Of this number of prefixes one is tried, and the others are taken to pay as the one before did."""
+"""One of this number of prefixes is tried, and the others are taken to pay as the one before did."""
 PATIENCE: Final = 60.0
 """Seconds after which a prefix is given up that the gateway does not say it knows."""
 
@@ -70,7 +70,7 @@ class Prefix:
         self._tried[is_hard].append((size, other))
 
     def frame(self, content: bytes, *, is_hard: bool) -> bytes:
-        """Return one frame that says its size, and has a checksum: of a wrong prefix, zstd would make other bytes.
+        """Return one frame that says its size, and has a checksum: with a wrong prefix, zstd would make other bytes.
 
         The first one takes 10 to 50 ms longer, since all of the prefix is looked through.
         """

@@ -1,4 +1,4 @@
-"""What a spool keeps of messages that nobody stored: refused by the gateway, damaged, or dropped for newer ones."""
+"""A spool's record of messages that nobody stored: refused by the gateway, damaged, or dropped for newer ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Refused(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """What was refused since some moment: how many by each reason, some ids, and the text of the last one."""
+    """The refusals since some moment: how many by each reason, some ids, and the text of the last one."""
 
     reasons: dict[str, int]
     ids: list[str]
@@ -47,7 +47,7 @@ class Losses(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A moment in the life of a spool: what was refused so far."""
+    """A moment in the life of a spool: the refusals so far."""
 
     number: int
     forgotten: int
@@ -143,8 +143,8 @@ class Refusals:
     def resend(self, ids: Collection[bytes] | None = None, reason: str | None = None) -> int:
         """Let refused messages wait again: those with *ids*, or of one *reason*, or all. Return how many.
 
-        Those that are damaged, or of which only the id is known, stay. PartlyDone if the disk is full when some wait
-        again already, SpoolFull if none does.
+        Damaged ones, or those with only the id known, stay. PartlyDone if the disk is full when some wait again
+        already, SpoolFull if none does.
         """
         wanted = None if ids is None else frozenset(ids)
         last, top, done = 0, self.now().number, 0  # what is refused meanwhile stays
@@ -160,7 +160,7 @@ class Refusals:
 
     @mended
     def _resend_some(self, last: int, top: int, ids: Collection[bytes] | None, reason: str | None) -> tuple[int, int]:
-        """Let some wait again, of the numbers behind *last* up to *top*. Return the last number, and how many did."""
+        """Let some wait again, with numbers behind *last* up to *top*. Return the last number, and how many did."""
         found, size = list[Any](), 0
         with self.file.transaction(WRITE) as db:
             for row in db.execute(

@@ -66,7 +66,7 @@ def salvage(old: sqlite3.Connection, new: sqlite3.Connection) -> Salvaged:
 
 
 def recount(db: sqlite3.Connection) -> None:
-    """Count anew what is in the tables. What is held at no place any more goes out again."""
+    """Count the rows of the tables again. Messages that are held at no place any more go out again."""
     db.execute("DELETE FROM held WHERE typeof(place) != 'text'")
     db.execute("DELETE FROM places")
     db.execute(
@@ -91,7 +91,7 @@ def _copy_counts(old: sqlite3.Connection, new: sqlite3.Connection, found: Salvag
 
 
 def _count_known(new: sqlite3.Connection) -> None:
-    """Without the counts, what is there is all that anybody knows of: each of these was accepted."""
+    """Without the counts, the rows are all that anybody knows of: each of these was accepted."""
     new.execute("UPDATE counts SET refused = (SELECT count(*) FROM refused)")
     new.execute("UPDATE counts SET accepted = waiting + refused")
 
@@ -116,7 +116,7 @@ def _name(new: sqlite3.Connection, found: Salvaged) -> None:
 
 
 def _forget(new: sqlite3.Connection, refused: list[range]) -> None:
-    """Count the refusals that cannot be read. Of any message so far nobody knows then whether it was one of them."""
+    """Count the refusals that cannot be read. Any message so far may have been one of them: nobody knows."""
     if count := sum(len(each) for each in refused):
         new.execute(
             "UPDATE counts SET forgotten = forgotten + ?, forgotten_seq = "

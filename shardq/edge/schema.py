@@ -47,7 +47,7 @@ COUNTING: Final = (
         DELETE FROM places WHERE name = old.place AND messages <= 0;
     END""",
 )
-"""What is held is counted, in all and by place, whichever statement changes it: to count the rows takes too long."""
+"""Triggers keep counts of held messages, in total and per place, because COUNT(*) is too slow."""
 OVERHEAD: Final = 64
 """Bytes that a message takes in the file besides its request, about."""
 

@@ -1,8 +1,8 @@
 """The spool: a file in which messages wait until a gateway has acked them.
 
-What was put survives a SIGKILL at any point, and several processes may put messages at once. A message that the gateway
-does not take for now is *held*: it waits at its *place*, which names why and where, and is no more among those that go
-out. Times are seconds since the epoch.
+A stored message survives a SIGKILL at any point, and several processes may put messages at once. A message that the
+gateway does not take for now is *held*: it waits at its *place*, which names why and where, and is no more among those
+that go out. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Held(NamedTuple):
 
 
 class SpoolCounts(NamedTuple):
-    """What the spool holds, and what became of all that was ever put.
+    """The contents of the spool, and the fates of all that was ever put.
 
     `waiting` counts all that is neither acked nor refused, `held` those of them that the gateway does not take for now,
     `forgotten` what was refused or dropped and is not kept any more. `bytes` are those of the messages, `file_bytes`
@@ -86,7 +86,7 @@ class SpoolCounts(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What became of a message: it is waiting (perhaps held), or refused, or nobody knows any more, or it is stored."""
+    """The fate of a message: it is waiting (perhaps held), or refused, or nobody knows any more, or it is stored."""
 
     is_waiting: bool = False
     held: str = ""
@@ -203,7 +203,7 @@ class Spool:
 
     @mended
     def hold(self, holds: Sequence[SpoolHold]) -> None:
-        """Let messages wait at their places. What was held before stays held since then.
+        """Let messages wait at their places. Messages that were held before stay held since then.
 
         SpoolFull if the disk has no room to note it; the first ones may be held.
         """
@@ -296,7 +296,7 @@ class Spool:
 
     @mended
     def check(self) -> None:
-        """Look through the whole file, mend it if it is damaged, and count anew what is in it."""
+        """Look through the whole file, mend it if it is damaged, and count its contents again."""
         with self.file.transaction(READ) as db:  # it takes its time, and others put messages meanwhile
             (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
         if said != "ok":

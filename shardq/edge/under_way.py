@@ -15,7 +15,7 @@ SPAN_SECONDS: Final = 0.5
 
 
 class UnderWay:
-    """The bytes under way, and how many should be while prefixes are in use: what waits in the link makes them old.
+    """The bytes under way, and how many should be while prefixes are in use: bytes that wait in the link make them old.
 
     That is twice what is acked in a round trip, so the link is never idle (Cardwell et al., "BBR", ACM Queue 2016).
     """

@@ -41,7 +41,7 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
 
 
 def _count(db: sqlite3.Connection) -> None:
-    """Take over what was counted. Of refused and dropped messages that are not kept nobody knows which they were."""
+    """Take over what was counted. Nobody knows which refused and dropped messages are not kept."""
     for name in ("accepted", "acked", "refused", "dropped"):
         db.execute(f"UPDATE counts SET {name} = coalesce((SELECT value FROM old_counts WHERE name = ?), 0)", (name,))
     db.execute("UPDATE counts SET forgotten = max(0, refused + dropped - (SELECT count(*) FROM refused))")

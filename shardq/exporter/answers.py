@@ -18,7 +18,7 @@ class HttpAnswer(Generic[T]):
     """The last answer to a question, which *ask* asks: for *fresh* seconds from its arrival all get it, or its error.
 
     Those that come while it is asked wait for that answer. Between two askings there are at least *fresh* seconds. One
-    may come early, if somebody knows that the answer is another one now; then the next comes so much later.
+    may come early, if it is known that the answer has changed; then the next comes later by as much.
     """
 
     def __init__(self, ask: Callable[[], T], fresh: float, clock: Clock) -> None:

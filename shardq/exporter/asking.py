@@ -29,7 +29,7 @@ class Asking:
         return await self._once(("stats", queue, early), lambda: self._poller.stats(queue, early=early))
 
     async def numbers(self, queue: str, *, with_outlook: bool) -> Numbers:
-        """Return what is known of a queue; without the outlook, what is known by its stats."""
+        """Return the numbers of a queue; without the outlook, those that its stats have."""
         if not with_outlook:
             return numbers_of(await self.stats(queue), None)
         return await self._once(("numbers", queue), lambda: self._poller.numbers(queue))
@@ -43,7 +43,7 @@ class Asking:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _once(self, what: Hashable, ask: Callable[[], T]) -> T:
-        """Return the answer. Those who ask the same meanwhile get the same one, whoever of them leaves."""
+        """Return the answer. Those who ask the same meanwhile get the same one, even if any of them leaves."""
         asked: asyncio.Future[T] | None = self._asked.get(what)
         if asked is None:
             asked = asyncio.get_running_loop().run_in_executor(self._threads, ask)

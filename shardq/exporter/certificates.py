@@ -14,7 +14,7 @@ log = logging.getLogger("shardq.exporter")
 
 
 class Pem(NamedTuple):
-    """What the files have."""
+    """The contents of the files."""
 
     key: bytes
     chain: bytes
@@ -24,7 +24,7 @@ class Pem(NamedTuple):
 class ServerCertificates:
     """Chain and key, and the authority of clients, if they need a certificate, too. ConfigError if they are bad.
 
-    Files that are bad later are not taken: what was read before stays.
+    Files that are bad later are not taken: the former contents stay.
     """
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:

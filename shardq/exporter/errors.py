@@ -1,4 +1,4 @@
-"""What the errors of an exporter mean: whether Redis is away, and what a stranger may hear of them."""
+"""The meaning of an exporter's errors: whether Redis is away, and what a stranger may hear of them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NO_RIGHT: Final = "Redis refused this: the log of this process says why"
 NO_SENSE: Final = "Redis does not answer as it should: the log of this process says more"
 
 FAILED: Final = "failed: the log of this process says why"
-"""What is said of an error that nobody expects."""
+"""The text for an error that nobody expects."""
 
 
 class ToldError(BackendError):
-    """What is wrong, in a text that all may hear: it names no server, and nothing that is set there."""
+    """An error with a text that all may hear: it names no server, and nothing that is set there."""
 
 
 class Garbled(BackendError):
-    """What Redis has of a queue are no numbers of a queue."""
+    """Redis's fields of a queue are no numbers of a queue."""
 
 
 def is_refused(error: ShardqError) -> bool:

@@ -61,7 +61,7 @@ def _add(message: Any, field: str, number: int, kind: str) -> None:
 
 
 def _add_entry(message: Any, field: str) -> str:
-    """Add the message of which a map is many. Return its name."""
+    """Add the message type whose repeated entries make a map. Return its name."""
     name = f"{field[0].upper()}{field[1:]}Entry"
     entry = message.nested_type.add(name=name)
     entry.options.map_entry = True

@@ -80,7 +80,7 @@ Method = Callable[[bytes, Any], Coroutine[Any, Any, Any]]
 
 
 class ExternalScaler:
-    """Serves the calls. What a queue has comes from *asking*, whether it got active from *watchers*."""
+    """Serves the calls. The numbers of a queue come from *asking*, and whether it got active from *watchers*."""
 
     def __init__(self, asking: Asking, watchers: Watchers) -> None:
         self._asking, self._watchers = asking, watchers
@@ -137,7 +137,7 @@ class ExternalScaler:
     async def _stream_metric_spec(self, request: bytes, context: Any) -> None:
         trigger = _trigger_of(ScaledObjectRef.FromString(request))
         async with self._stream():
-            # It changes with the metadata alone, and then KEDA calls anew.
+            # It changes with the metadata alone, and then KEDA calls again.
             await context.write(_packed(specs_of(trigger)))
             await self._closing.wait()
 
@@ -150,7 +150,7 @@ class ExternalScaler:
         return _packed(states(status=states.SERVING if is_ready else states.NOT_SERVING))
 
     def _served(self, method: Method) -> Method:
-        """Return *method* as grpc calls it: what it raises is told with a status and one line."""
+        """Return *method* as grpc calls it: an error in it becomes a status and one line."""
 
         async def serve(request: bytes, context: Any) -> Any:
             try:

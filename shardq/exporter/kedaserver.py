@@ -37,7 +37,7 @@ KEEPALIVE_MS: Final = 20_000
 class KedaServer:
     """Serves on `HOST:PORT` or `unix:PATH` from `open` until `close`. ConfigError for a bad address.
 
-    What queues have is asked of *poller*. *connect* makes the client with which messages are waited for.
+    The numbers of queues come from *poller*. *connect* makes the client with which messages are waited for.
     """
 
     def __init__(

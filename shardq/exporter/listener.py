@@ -3,8 +3,8 @@
 Anybody may connect. So each connection has one request, and is closed with its reply. A request has at most 8 kB, which
 have to be there within 5 s. Connections are bounded, and so are the bytes that are being sent: where there is no room,
 those go that have their replies, then who has waited or read longest (`places.py`). A reply that need not be made
-always finds a place. Replies are made by a few threads, and all else by one, in an event loop of its own: who sends or
-reads slowly takes no thread. Nothing of a request is believed: `Host` is not looked at, and bodies are not read.
+always finds a place. Replies are made by a few threads, and all else by one, in an event loop of its own: slow senders
+and readers take no thread. Nothing of a request is believed: `Host` is not looked at, and bodies are not read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ log = logging.getLogger("shardq.exporter")
 
 
 class HttpRequest(NamedTuple):
-    """What was asked for: `path` is decoded; `rest` is what follows the path of the route, and `query` what follows ?.
+    """A request: `path` is decoded; `rest` follows the path of the route, and `query` follows ?.
 
     `accept` is the header field of that name. `twice` are names that the query says more than once: the last counts.
     """
@@ -76,7 +76,7 @@ class HttpRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What is answered: *body* is of the content type *kind*. Text is sent as UTF-8."""
+    """The answer to a request: *body* is of the content type *kind*. Text is sent as UTF-8."""
 
     body: str | bytes
     kind: str = PLAIN_TEXT
@@ -274,7 +274,7 @@ class Listener:
         except Refusal:
             raise
         except BackendError as error:
-            # What it says is for those who run this: it names servers. That Redis is away, the poller says.
+            # Its text is for those who run this: it names servers. That Redis is away, the poller says.
             if is_private(error) and self._seldom.is_due():
                 log.warning("a request for %r failed: %s", request.path, error)
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, public_text(error)) from None
@@ -284,7 +284,7 @@ class Listener:
             raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED) from None
 
     async def _send(self, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool) -> None:
-        """Send a reply, a slice at a time: what is not sent yet is shared with all that are sent the same."""
+        """Send a reply, a slice at a time: the rest is shared with all who are sent the same."""
         body = memoryview(reply.body if isinstance(reply.body, bytes) else b"")
         fields = {
             "Date": formatdate(self._clock.wall(), usegmt=True),
@@ -352,7 +352,7 @@ def _understood(asked: bytes, routes: Mapping[str, Route]) -> tuple[HttpRequest,
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
-    """Return header fields by their names in small letters. Of one that is there twice, the values are joined."""
+    """Return header fields by their names in small letters. If a field is there twice, its values are joined."""
     if len(lines) > MAX_FIELDS:
         raise Refusal(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {MAX_FIELDS} header fields at most"

@@ -19,7 +19,7 @@ from shardq.telemetry.tally import Observed
 
 
 class Observing:
-    """What `observe` returns: the numbers are told until `close`, or the end of a `with` block.
+    """The result of `observe`: numbers are exported until `close`, or the end of a `with` block.
 
     >>> from shardq.testing import fake_client
     >>> observing = observe(fake_client())
@@ -65,8 +65,8 @@ def observe(
 ) -> Observing:
     """Let OpenTelemetry have the numbers of *queues*, by default of all that there are (docs/metrics.md).
 
-    Set the meter provider before. Whenever it collects, it gets what Redis told within the last second. What is not
-    known is left out, and `shardq.up` is 0 of a queue whose numbers Redis did not tell. Of each queue up to *tenants*
+    Set the meter provider before. Whenever it collects, it gets what Redis told within the last second. Unknown numbers
+    are left out, and `shardq.up` is 0 for a queue whose numbers Redis did not send. In each queue up to *tenants*
     tenants (at most 50) have values of their own; *hash_tenants* shows 8 letters instead of their names. The provider's
     thread asks, so this takes a `Client`, also in a program with an event loop. One process is enough for all workers
     of a queue. ConfigError for a bad argument.

@@ -17,7 +17,7 @@ FRESH_SECONDS: Final = 1.0
 
 
 class MetricsPage:
-    """A route of the listener with what *samples* returns. What that raises is shared with nobody.
+    """A route of the listener with what *samples* returns. Its errors are shared with nobody.
 
     >>> from shardq.clock import SystemClock
     >>> page = Page(list, SystemClock())

@@ -94,6 +94,6 @@ class StatPlaces:
 
 
 def end(connection: socket.socket) -> None:
-    """End a connection: what waits for its bytes, or sends it some, sees that there are no more."""
+    """End a connection: a thread that waits for its bytes, or sends it some, sees that there are no more."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""What an autoscaler goes by: load, age or drain time, and whether anybody is needed at all.
+"""The measures for an autoscaler: load, age or drain time, and whether anybody is needed at all.
 
 KEDA and the horizontal autoscaler of Kubernetes start ceil(value / target) workers, and none where nothing is active.
 docs/autoscaling.md has the arithmetic with an example each.
@@ -18,13 +18,13 @@ METRICS: Final[tuple[Metric, ...]] = ("load", "age", "drain")
 LEAD: Final = 30.0
 """Seconds before a delayed message is due in which a worker is started for it."""
 MAX_WORKERS: Final = 1_000_000
-"""More workers than anybody could start: what is reckoned from numbers that make no sense ends here."""
+"""More workers than anybody could start: results from numbers that make no sense end here."""
 MAX_GROWTH: Final = 2.0
-"""Times as many workers as there are: what is wanted at most before it is known what more of them would do."""
+"""Times as many workers as there are: the most to ask for before it is known what more of them would do."""
 
 
 class Numbers(NamedTuple):
-    """What is known of a queue at one moment: what `GET /queues/NAME` shows."""
+    """The known numbers of a queue at one moment, as `GET /queues/NAME` shows them."""
 
     runnable: int
     in_flight: int
@@ -46,11 +46,14 @@ class Numbers(NamedTuple):
     done_rate: float | None = None
     """Messages done in a second, of late; None: not known."""
     slots_each: float | None = None
-    """Jobs that one worker may run at once: if none works now, what it was before; None: not known."""
+    """Jobs that one worker may run at once: if none works now, the last number; None: not known."""
 
     @property
     def load(self) -> int:
-        """What keeps workers busy: runnable and in flight. What a limit, a pause or a delay holds back is not in it."""
+        """The messages that keep workers busy: runnable and in flight.
+
+        Messages that a limit, a pause or a delay holds back are not in it.
+        """
         return self.runnable + self.in_flight
 
 
@@ -89,8 +92,8 @@ class Policy(NamedTuple):
 
     - **load**: the target is how many messages a worker is to have, runnable or in flight.
     - **age**: the target is how many seconds the oldest message may wait.
-    - **drain**: the target is in how many seconds everything that is runnable is to be delivered. What is written
-      counts as far as something to do comes of it: more is runnable, or is done.
+    - **drain**: the target is in how many seconds everything that is runnable is to be delivered. Writes count as far
+      as something to do comes of them: more is runnable, or is done.
 
     A delayed message that is due within `lead` seconds starts one worker, so that it is there in time. The first worker
     starts if more than `activation` messages are runnable; by age, if one has waited for more than `activation`
@@ -113,7 +116,7 @@ class Policy(NamedTuple):
             return True
         is_soon = numbers.next_due is not None and numbers.next_due <= self.lead
         if self.metric == "age" and self.activation:
-            # What waits for the end of a pause has an age, too, and there is nothing to do.
+            # A message that waits for the end of a pause has an age, too, and there is nothing to do.
             return numbers.runnable > 0 and (numbers.oldest_age or 0.0) > self.activation
         return numbers.runnable + (max(1, numbers.due_soon) if is_soon else 0) > self.activation
 
@@ -128,7 +131,7 @@ class Policy(NamedTuple):
         return max(0.001, round(min(workers, MAX_WORKERS) * self.target, 3))
 
     def is_known(self, numbers: Numbers) -> bool:
-        """Say whether the value can be told: by age and drain time it takes to know the workers."""
+        """Say whether the value can be given: age and drain time need the workers."""
         return self.metric == "load" or numbers.workers is not None or not numbers.load
 
     def wanted(self, numbers: Numbers, *, least: int = 0, most: int = MAX_WORKERS) -> int:
@@ -150,8 +153,8 @@ class Policy(NamedTuple):
             return max(busy, min(MAX_GROWTH * (numbers.workers or 1), useful))
         for_new = (numbers.written_rate or 0.0) / numbers.per_worker
         for_old = numbers.runnable / numbers.per_worker / self.target
-        # Short jobs come and go between two looks: those that come need workers all the time. What is done tells that
-        # they were delivered; of what is written some may wait for a limit, a pause or its time.
+        # Short jobs come and go between two looks: those that come need workers all the time. Acks show that they were
+        # delivered; some of the written messages may wait for a limit, a pause or their time.
         come_and_go = min(for_new, (numbers.done_rate or 0.0) / numbers.per_worker)
         return max(busy, min(for_new + for_old, max(useful, come_and_go)))
 

@@ -1,7 +1,7 @@
 """Asks Redis for the numbers of queues: one `stats` a queue and second, however many threads want them.
 
-What is reckoned of workers and of the past costs a few calls, and changes slowly: it is asked for each 5 s, and only
-if somebody wants it. That it fails hides no other number.
+The estimates of workers and of the past cost a few calls, and change slowly: they are asked for each 5 s, and only if
+somebody wants them. A failure of these hides no other number.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Poller:
         return self.watched(queue).stats.get(early=early)
 
     def partitions(self, queue: str) -> dict[str, QueueStats]:
-        """Return the numbers of each partition, by the name that it has in Redis; of any other queue those of itself.
+        """Return the numbers of each partition, by its name in Redis; for any other queue those of itself.
 
-        They are those that `stats` had last; of a queue that nobody has asked for there are none.
+        They are those that `stats` had last; for a queue that nobody has asked for there are none.
         """
         with self._lock:
             found = self._known.get(queue) or self._strangers.get(queue)
@@ -109,7 +109,7 @@ class Poller:
         return self.watched(queue).past()
 
     def tenants(self, queue: str, most: int, *, is_hashed: bool = False) -> Tenants:
-        """Return what looks at the tenants of a queue, of which *most* have labels; *is_hashed* hides their names."""
+        """Return a look at the tenants of a queue; *most* of them have labels, and *is_hashed* hides their names."""
         found = self.watched(queue)
         return Tenants(found.ask, found.over, most, found.gate.patience, self.clock, is_hashed=is_hashed)
 
@@ -140,9 +140,9 @@ class Poller:
         return [*found.values()]
 
     def refused(self, nodes: Sequence[ServerNode]) -> int:
-        """Return how many writes servers refused, since they were full: never less than before, whoever answers.
+        """Return how many writes full servers refused: never less than before, whichever servers answer.
 
-        What one had counted before it was first looked at counts only if it was among the first of all.
+        The count that one had before it was first looked at counts only if it was among the first of all.
         """
         with self._lock:
             is_first = self._refused_sum is None
@@ -177,7 +177,7 @@ class Poller:
         with self._lock:
             found = self._known.get(queue) or self._strangers.get(queue)
             if found is None:
-                # One of its own: a client that may create the queue would be told that one that is missing is empty.
+                # One of its own: a client that may create the queue would see a missing one as empty.
                 state = self._client.new_state(check_name(queue), {})
                 found = Watched(self._client, state, self.server, self.clock, partial(self._know, queue))
                 if is_listed:
@@ -220,12 +220,12 @@ class Poller:
 
 
 class Past(NamedTuple):
-    """What is asked for each 5 s: what becomes of what waits, and what the workers told of themselves."""
+    """The facts that are asked for each 5 s: the fate of waiting messages, and the workers' reports."""
 
     outlook: Outlook
     workers: tuple[WorkerStatus, ...]
     slots_each: float | None = None
-    """Jobs that a worker may run at once: if none works, what those had that were heard last; None: not known."""
+    """Jobs that a worker may run at once: if none works, the number of those that were heard last; None: not known."""
 
 
 class Watched:
@@ -286,7 +286,7 @@ class Watched:
     def ask(self, op: Op[T], what: str) -> T:
         """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none.
 
-        *what* is the name of the operation: of each it is logged once that it cannot be read.
+        *what* is the name of the operation: each is logged once when it cannot be read.
         """
         setattr(op, "__name__", what)  # noqa: B010 (of one that goes over partitions: a generator may be named)
         with self.gate.call():

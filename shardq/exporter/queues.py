@@ -1,6 +1,6 @@
 """The numbers of queues as samples of instruments, for Prometheus's text and for OpenTelemetry.
 
-What is not known is left out: no number is 0, or an old one, since Redis did not answer. `shardq_up` says that it did
+Unknown numbers are left out: no number is 0, or an old one, since Redis did not answer. `shardq_up` says that it did
 not, and `shardq_poll_age_seconds` since when.
 """
 
@@ -71,9 +71,9 @@ _OF_PAST: Final = (of.DRAIN_TIME, of.WORKERS, of.QUEUE_SLOTS)
 OF_QUEUES: Final = (*(instrument for instrument, _ in _OF_STATS), of.PAUSE_LEFT, *_OF_PAST)
 log = logging.getLogger("shardq.exporter")
 MAX_QUEUES_AT_ONCE: Final = 8
-"""Queues of which numbers are asked for at the same time."""
+"""Queues whose numbers are asked for at the same time."""
 PATIENCE: Final = 8.0
-"""Seconds after which those of whom nothing is known by then count as not told."""
+"""Seconds after which queues without an answer by then count as unknown."""
 
 
 class QueueSamples:
@@ -102,7 +102,7 @@ class QueueSamples:
         self._pool: ThreadPoolExecutor | None = None
 
     def samples(self) -> list[Sample]:
-        """Return all samples, of each queue and of Redis. BackendError if it never told which queues there are."""
+        """Return all samples, for each queue and for Redis. BackendError if it never told which queues there are."""
         names = self.names()
         with self._lock:
             self._tenants = {name: each for name, each in self._tenants.items() if name in names}
@@ -125,7 +125,7 @@ class QueueSamples:
             return self._names
         if len(found) > MAX_QUEUES and not self._is_cut:
             self._is_cut = True
-            log.warning("there are %d queues, and the numbers of the first %d are told", len(found), MAX_QUEUES)
+            log.warning("there are %d queues, and only the first %d are exported", len(found), MAX_QUEUES)
         self._names = found[:MAX_QUEUES]
         return self._names
 
@@ -146,7 +146,7 @@ class QueueSamples:
         except Exception:
             # One of an error that nobody expects hides no other.
             if self._seldom.is_due():
-                log.exception("the numbers of queue %r cannot be told", name)
+                log.exception("the numbers of queue %r cannot be read", name)
             return [Sample(UP, ((QUEUE, name),), 0)]
 
     def _told(self, name: str) -> list[Sample]:

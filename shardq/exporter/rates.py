@@ -1,4 +1,4 @@
-"""What one worker does, also while others have just started: these have slots, and have done nothing yet."""
+"""The work of one worker, also while others have just started: these have slots, and have done nothing yet."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WorkerRates:
     """Remembers of one queue what a worker did, and how many jobs it could run at once.
 
     If what all did were divided by all, each start of a worker would lower what one does, and so start more of them. So
-    as long as some are young, what was measured before counts; and if nothing was, what all did counts as done by those
-    that are not young.
+    as long as some are young, the earlier figure counts; and if there is none, all work counts as done by those that
+    are not young.
     """
 
     def __init__(self, clock: Clock) -> None:

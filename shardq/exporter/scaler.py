@@ -1,4 +1,4 @@
-"""What autoscalers ask, over HTTP and gRPC: the numbers of a queue, and whether and how many workers are wanted."""
+"""The answers to autoscalers, over HTTP and gRPC: a queue's numbers, and whether and how many workers are wanted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shardq.sockets import check_address
 
 JSON: Final = "application/json"
 WORDS: Final = ("metric", "target", "activation", "lead")
-"""What a query may say."""
+"""The words of a query."""
 NO_NAME: Final = Reply("the name of the queue is missing: GET /queues/NAME\n", status=HTTPStatus.BAD_REQUEST)
 """The answer to who names no queue."""
 
@@ -53,7 +53,7 @@ class ScalerSettings:
 
 
 def queue_route(poller: Poller) -> Route:
-    """Return the route of `/queues/NAME`: the numbers of a queue as JSON. What Redis does wrong, the listener tells."""
+    """Return the route of `/queues/NAME`: the numbers of a queue as JSON. The listener reports Redis's errors."""
 
     def answer(request: HttpRequest) -> Reply:
         if not request.rest:

@@ -1,7 +1,7 @@
 """Whether Redis answers, by how calls ended; and who may make one while it does not.
 
 Calls that wait for a server that is away cost seconds each, and a page takes many calls. So while Redis is known to be
-away, one at a time tries to reach it, at most once a second, and all others are told at once what it was told.
+away, one at a time tries to reach it, at most once a second, and all others get its last answer at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger("shardq.exporter")
 
 
 class Gate:
-    """Notes how calls end, and lets them through. What is answered here is noted *above*, too."""
+    """Notes how calls end, and lets them through. Answers from here are noted *above*, too."""
 
     def __init__(self, clock: Clock, above: Gate | None = None) -> None:
         self._clock, self._above = clock, above
@@ -69,7 +69,7 @@ class Gate:
                 self._trying.release()
 
     def note(self, error: ShardqError | None) -> None:
-        """Note how a call ended: what is refused is an answer, too, but for that of a server that knows no such user.
+        """Note how a call ended: a refusal is an answer, too, unless the server knows no such user.
 
         An error that says nothing of Redis is not noted.
         """
@@ -170,9 +170,9 @@ class ServerNumbers(Gate):
         if error is None:
             log.info("Redis answers%s", "" if is_first else " again")
         elif isinstance(error, BackendTimeout):
-            log.warning("Redis is away, and nothing is told until it is back: %s", error)
+            log.warning("Redis is away, and nothing is exported until it is back: %s", error)
         else:
-            log.warning("nothing is told until this is mended: %s", error)
+            log.warning("nothing is exported until this is mended: %s", error)
 
 
 def _copied(error: ShardqError) -> ShardqError:

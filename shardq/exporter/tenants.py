@@ -68,7 +68,7 @@ class Over(Protocol):
 
 
 class TenantRow(NamedTuple):
-    """One label value: its name, what waits, what is in flight, and the p99 of pick-ups, None if nobody knows."""
+    """One label value: its name, the numbers that wait and are in flight, and the p99 of pick-ups (None: unknown)."""
 
     name: str
     backlog: int
@@ -187,7 +187,7 @@ class Tenants:
         largest, of_held = self._ask(lead, "leaders")
         names = [*dict.fromkeys([*of_held[: self._most // 2], *largest])]
         found = [each for each in self._named(names) if self._has_label(each)]
-        # Of several partitions each has told its own largest.
+        # Each of several partitions has reported its own largest.
         first = set(of_held[: self._most // 2])
         found.sort(key=lambda each: (key_bytes(each.shard_key) not in first, -each.backlog))
         large = {key_bytes(each.shard_key) for each in found if each.backlog >= LARGE_SHARE * max(1, stats.backlog)}
@@ -205,7 +205,7 @@ def _pickup(workers: Sequence[WorkerStatus], names: Collection[bytes]) -> float 
 
 
 def _pickup_beside(workers: Sequence[WorkerStatus], names: Collection[bytes]) -> float | None:
-    """Return the same of all other tenants: of those of whom workers tell each by itself it is the slowest."""
+    """Return the same for all other tenants: the slowest of those that workers report by name."""
     counts = [0] * len(PICKUP_BOUNDS)
     for worker in workers:
         for at, count in enumerate(worker.other_tenants[: len(counts)]):

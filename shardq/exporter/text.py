@@ -20,8 +20,8 @@ Pairs = tuple[tuple[str, str], ...]
 def text_of(samples: Iterable[Sample]) -> str:
     r"""Return samples as text: for each instrument its help, its type, and a line for each set of labels.
 
-    Attributes that have no label are left out. Samples that differ in nothing else are added together; of gauges the
-    largest stays.
+    Attributes that have no label are left out. Samples that differ in nothing else are added together; the largest
+    gauge stays.
 
     >>> from shardq.telemetry.instruments import ACKED, QUEUE
     >>> print(text_of([Sample(ACKED, ((QUEUE, 'say "hi"'),), 3)]), end="")

@@ -1,6 +1,6 @@
-"""What an autoscaler asks for: a queue, and by what it is scaled; as the metadata of a trigger of KEDA, or in a query.
+"""An autoscaler's request: a queue, and the measure for its scale; as the metadata of a trigger of KEDA, or in a query.
 
-Nothing of it is believed: it comes from whoever may write a ScaledObject, or reach the port.
+Nothing in it is believed: it comes from anyone who may write a ScaledObject, or reach the port.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NUMBER: Final = 1e9
 MAX_LEAD: Final = 86_400.0
 """The longest lead, in seconds."""
 MAX_PLAIN: Final = 80
-"""Characters of a queue's name of which the name of a metric shows all."""
+"""Characters of a queue's name that the name of a metric shows in full."""
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 _PLAIN: Final = re.compile(rf"[a-z0-9]([a-z0-9-]{{0,{MAX_PLAIN - 2}}}[a-z0-9])?")
 _MARKED: Final = re.compile("(^|-)[0-9a-f]{12}$")
@@ -46,7 +46,7 @@ class Trigger(NamedTuple):
 def trigger_of(metadata: Mapping[str, str]) -> Trigger:
     """Return what the metadata of a trigger of KEDA say. ConfigError names the key that is wrong.
 
-    A key may end with `FromEnv`, as KEDA leaves it; what is not for the scaler is passed over.
+    A key may end with `FromEnv`, as KEDA leaves it; keys that are not for the scaler are passed over.
 
     >>> trigger_of({"queue": "jobs", "metric": "drain", "target": "60", "scalerAddress": "scaler:6000"}).name
     'shardq-jobs-drain'
@@ -103,7 +103,7 @@ TARGETS: Final[Mapping[Metric, str]] = {
     "age": "how many seconds the oldest message may wait",
     "drain": "in how many seconds what is runnable is to be delivered",
 }
-"""What the target is, by the metric."""
+"""The meaning of the target, by the metric."""
 
 
 def metric_name(queue: str, metric: Metric) -> str:

@@ -47,7 +47,7 @@ class Listening:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.is_active: bool | None = None
-        """What was told last; None: nothing yet."""
+        """The last answer; None: nothing yet."""
         self._error: ShardqError | None = None
         self._is_over = False
         self._changed = asyncio.Event()
@@ -186,7 +186,7 @@ class Watcher:
             return None
 
     async def _wait_for_news(self, stats: QueueStats, numbers: Numbers) -> bool:
-        """Tell all listeners, and wait until somebody might be told something else. Return whether a message came."""
+        """Notify all listeners, and wait until the answer might be another one. Return whether a message came."""
         active = [each.tell(numbers) for each in list(self.listeners)]
         if all(active):
             return False
@@ -194,7 +194,7 @@ class Watcher:
         if numbers.next_due is not None:
             leads = [each.policy.lead for each in self.listeners if not each.is_active]
             seconds = min([seconds, *[max(0.05, numbers.next_due - lead) for lead in leads]])
-        # Of each partition by itself: `stats` is of all of them, or of a queue that has no others.
+        # Each partition by itself: `stats` is that of all of them, or of a queue that has no others.
         parts = self._partitions(self._queue)
         if len(parts) < 2:
             return await self._comes_to(self._client.state_of(self._queue, {}), stats, seconds)

@@ -14,7 +14,7 @@ from typing import Final
 LONG_SAMPLES: Final = 600
 """Round trips over which the usual one is an average."""
 TOLERANCE: Final = 1.5
-"""A round trip may take so many times the usual one before the window shrinks."""
+"""The window shrinks when a round trip takes longer than the usual one by this factor."""
 SMOOTHING: Final = 0.2
 
 

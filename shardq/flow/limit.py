@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Limit(Protocol):
-    """The size of a window. It is told of each ack and time-out, and changes its size by that."""
+    """The size of a window. It hears of each ack and time-out, and changes its size by that."""
 
     @property
     def size(self) -> int:
@@ -14,7 +14,7 @@ class Limit(Protocol):
         ...
 
     def acked(self, round_trip: float, in_flight: int, now: float) -> None:
-        """Take the *round_trip* (seconds) of a message that was sent once, acked *now*.
+        """Take the *round_trip* (seconds) of a message that was sent once and was acked *now*.
 
         *in_flight* messages were in flight just before, this one included.
         """

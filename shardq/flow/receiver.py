@@ -1,7 +1,7 @@
 """The receiver's machine: a queue of bounded size between a connection and the storage.
 
 It is the server's machine of pl-rants, "Asynchronous Messaging Over gRPC" (2020). RECEIVER is its table, from which
-docs/internals/flow.md draws the diagram. When the queue is full, the oldest message is dropped and the sender is told
+docs/internals/flow.md draws the diagram. When the queue is full, the oldest message is dropped and the sender learns
 the capacity. Nothing is lost by that, since the sender keeps each message until its ack.
 """
 
@@ -57,7 +57,7 @@ class Receiver(Generic[Message]):
     def received(self, message: Message, size: int) -> list[Message]:
         """Event: a message of *size* bytes came, and is enqueued. Return the oldest ones, dropped to make room for it.
 
-        If any were, the sender is to be told the capacity.
+        If any were, the sender is to learn the capacity.
         """
         dropped: list[Message] = []
         if not self._has_room(size):

@@ -17,7 +17,7 @@ ALWAYS_CONDITION: Final = "always"
 
 
 class Cell(NamedTuple):
-    """What an event does in a state, and the next state for each condition."""
+    """The action of an event in a state, and the next state for each condition."""
 
     action: str
     then: Mapping[str, str]

@@ -1,14 +1,13 @@
 """A window that keeps a few messages queued on the way, as TCP Vegas does.
 
-A message that meets no queue takes the base round trip. With w messages in flight and a round trip r, about
-w * (1 - base / r) of them are queued somewhere: in the network, at the gateway, before Redis. While fewer than LOW are
-queued, the window grows by one in a round trip; while more than HIGH are, it shrinks by one (Brakmo, O'Malley &
-Peterson, "TCP Vegas: New Techniques for Congestion Detection and Avoidance", SIGCOMM 1994). At first it doubles in each
-round trip.
+A message that meets no queue takes the base round trip. With w messages in flight and a round trip r, about w - w *
+base / r messages are queued somewhere: in the network, at the gateway, before Redis. While fewer than LOW are queued,
+the window grows by one in a round trip; while more than HIGH are, it shrinks by one (Brakmo, O'Malley & Peterson, "TCP
+Vegas: New Techniques for Congestion Detection and Avoidance", SIGCOMM 1994). At first it doubles in each round trip.
 
 A base that is the least of all round trips is never corrected: when the way becomes longer, everything looks queued. So
-the base expires. For a round trip the window is made small enough to empty the queue, and the base is measured anew, as
-BBR does (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016).
+the base expires. For a round trip the window is made small enough to empty the queue, and the base is measured again,
+as BBR does (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016).
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ A server that takes what waits all at once needs more of them: a call's worth sh
 """
 
 EXPIRES: Final = 5.0
-"""Seconds after which the base is measured anew."""
+"""Seconds after which the base is measured again."""
 
 
 class Vegas:
-    """The window of TCP Vegas, between *least* and *most* messages, of which *low* to *high* should be queued."""
+    """The window of TCP Vegas, between *least* and *most* messages; *low* to *high* messages should be queued."""
 
     def __init__(
         self, *, first: int = 10, least: int = 4, most: int = 10_000, low: int = LOW_MARK, high: int = HIGH_MARK
@@ -56,7 +55,7 @@ class Vegas:
             self._end_round(now)
 
     def timed_out(self, now: float) -> None:
-        """Halve the window, and measure the base anew."""
+        """Halve the window, and measure the base again."""
         self._set(self._size / 2)
         self._doubles, self._base_ends, self._restores = False, now, 0.0
 

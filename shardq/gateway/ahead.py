@@ -4,7 +4,7 @@ grpc takes what comes until its windows are full, and each message by itself, si
 tiny messages would cost the gateway several times what it costs to read those that the rates of its token allow. The
 door passes on what is asked for, and a little more. The rest waits in the client's own machine, and comes in chunks.
 
-What waits in grpc counts in the share of its token, as all messages do that wait to be stored.
+Messages that wait in grpc count in the share of its token, as all messages do that wait to be stored.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from shardq.gateway.memory import MemoryShare
 MIN_BYTES, MAX_BYTES = 8 * 1024, 128 * 1024
 """Bytes that may wait in grpc for those who read: two messages as the largest of late, within these bounds."""
 OVERHEAD: Final = 32
-"""Bytes of HTTP/2 that a message has around it, about: frames, and what is said of windows. One in a thousand more."""
+"""Bytes of HTTP/2 that a message has around it, about: frames, and updates of windows. One in a thousand more."""
 FRAMING_BYTES: Final = 128
-"""Bytes that a message has around it at most: also TLS, and what is said of the answers. One in 64 more."""
+"""Bytes that a message has around it at most: also TLS, and the bytes for the answers. One in 64 more."""
 ENDING_BYTES: Final = 512 * 1024
-"""Bytes that may be on their way when a call ends: what HTTP/2 and the door let come of one that is not read from."""
+"""Bytes that may be on their way when a call ends: HTTP/2 and the door let these come of one that is not read from."""
 PATIENCE: Final = 0.25
 
 
 class Ahead:
-    """What waits in grpc for the calls of one connection, by estimate. *resume* is called when more may come.
+    """The bytes that wait in grpc for the calls of one connection, by estimate. *resume* is called when more may come.
 
     `unread` is what came so far and was no message.
     """
@@ -87,14 +87,14 @@ class Ahead:
             self._resume()
 
     def passed(self, size: int) -> None:
-        """So many bytes went to grpc."""
+        """This many bytes went to grpc."""
         self.unread += size
         if self._calls:
             self._extra = 0
             self._count(size)
 
     def forgive(self, size: int) -> None:
-        """So many bytes were a message, or may be none."""
+        """This many bytes were a message, or may be none."""
         self.unread = max(0, self.unread - size)
 
     def may_go_on(self, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""A batch as it was received: what it says of itself is checked before it is decompressed, and then each message.
+"""A batch as it was received: its own figures are checked before it is decompressed, and then each message.
 
 It is bounded so that it never takes more than a single message may, decompressed and with what each of its messages
 takes in memory.

@@ -1,4 +1,4 @@
-"""A token bucket: what may be taken at once, and how much more each second.
+"""A token bucket: the amount that may be taken at once, and how much more each second.
 
 The source is Turner 1986, "New directions in communications": the leaky bucket as a meter.
 """

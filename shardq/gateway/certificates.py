@@ -35,7 +35,7 @@ class Certificates:
         )
 
     def reload(self) -> bool:
-        """Read the files anew. If they are bad, keep what was read before, log why, and return False."""
+        """Read the files again. If they are bad, keep what was read before, log why, and return False."""
         try:
             found = self._read()
         except ConfigError as error:

@@ -54,12 +54,12 @@ IDS_AT_ONCE: Final = 500
 MESSAGES_A_TURN: Final = 25
 """Messages of a batch that are worked off in one turn: a quarter of a millisecond."""
 DICTIONARIES: Final = 2
-"""A connection may use so many dictionaries at a time."""
+"""Dictionaries that a connection may use at a time."""
 OFFERS: Final = 16
 LINGER_SECONDS: Final = 1.0
 """Seconds without anything after which a connection that drains ends, when all is answered."""
 PATIENCE: Final = 1.0
-"""At the end a client has so many seconds to read the answer that is being sent."""
+"""Seconds that a client has at the end to read the answer that is being sent."""
 _PAUSE = Exponential(base=0.05, factor=2, cap=2.0)
 _RANDOM = Random()  # for jitter, not for security
 
@@ -107,7 +107,7 @@ class ProducerConnection:
         self._end("draining")
 
     def renew(self, token: Token) -> None:
-        """Go on with what the file of tokens says of this token now, and tell the client its bounds."""
+        """Continue with the present entry of this token in the file of tokens, and send the client its bounds."""
         self.token = token
         if self._capacity != self._limit:
             self._limit = self._fifo.capacity = self._capacity
@@ -165,7 +165,7 @@ class ProducerConnection:
             await asyncio.sleep(rest)
 
     async def _flushed(self) -> None:
-        """Wait until all that was received is settled, and the client was told."""
+        """Wait until all received messages are settled, and the client knows it."""
         while not (self._idle.is_set() and self._outbox.emptied.is_set()):
             await self._idle.wait()
             await self._outbox.emptied.wait()
@@ -258,7 +258,7 @@ class ProducerConnection:
             self._enqueue(message)
 
     async def _unpack(self, given: Any) -> None:
-        """Take the messages of a batch in. They count as so many messages of their own."""
+        """Take the messages of a batch in. They count as this many messages of their own."""
         ids = ids_of(given, self._bounds)
         self.counters.received += len(ids)
         self._outbox.uses_runs = True
@@ -363,7 +363,7 @@ class ProducerConnection:
             self._outbox.tell(self._news())
 
     async def _offered_prefix(self, offered: Any) -> None:
-        """Let frames name a prefix of which all parts were sent. Its bytes are copied for that."""
+        """Let frames name a prefix whose parts were all sent. Its bytes are copied for that."""
         cost = cost_of(0, min(offered.bytes, MAX_PREFIX_BYTES))
         self.gateway.rates_of(self.token).charge_work(cost)
         await self._turn(cost)

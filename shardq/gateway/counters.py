@@ -1,4 +1,4 @@
-"""What a gateway, or one of its connections, has done so far."""
+"""The counts of a gateway, or of one of its connections, so far."""
 
 from __future__ import annotations
 

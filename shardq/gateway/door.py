@@ -2,8 +2,8 @@
 
 grpc's server takes every connection and every call that comes. It can only bound all of them together, which lets one
 stranger lock out all producers, and it tells nothing of an address before a call is there. So the door stands before
-it. It counts connections by address, closes those that show no token, and takes only so many bytes from a connection
-without one: a flood of frames of whatever kind waits in the stranger's own machine. TLS passes through unread.
+it. It counts connections by address, closes those that show no token, and bounds the bytes from a connection without
+one: a flood of frames of whatever kind waits in the stranger's own machine. TLS passes through unread.
 
 A chunk of bytes that it passes on has as many messages as have come by then, so a message costs the gateway no more CPU
 that could be measured.

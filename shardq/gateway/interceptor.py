@@ -42,7 +42,7 @@ def secret_of(metadata: Sequence[tuple[str, Any]] | None) -> str:
 
 
 class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Lets calls in, of whatever kind and whether or not there is such a method.
+    """Lets calls in, of every kind and whether or not there is such a method.
 
     A call with a known token counts in the budget of this token, and for all methods alike. One without is the health
     check, or is refused; it counts in the budget of its address, or in that of its connection if a call with a token is

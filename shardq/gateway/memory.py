@@ -1,12 +1,12 @@
-"""The bytes that a gateway holds for its clients: one budget for the process, of which each token has a share.
+"""The bytes that a gateway holds for its clients: one budget for the process; each token has a share.
 
 A share grows with what is free, as the project's other bounds do (Choudhury & Hahne 1998, "dynamic queue length
 thresholds"): a token is read from while it holds less than a third of what is free. So one alone gets a quarter, two a
 fifth each, and who comes new finds room, whatever the others hold. A token at its bound is not read from until some
 of its messages are stored; HTTP/2 slows its clients down meanwhile. Nothing is dropped for it.
 
-What waits in gRPC counts, too: the parts of messages. When a share is full of them, one message gets whole after the
-other, and takes of what is free. When nothing is, no message gets whole of a token that has some which wait to be
+Bytes that wait in gRPC count, too: the parts of messages. When a share is full of them, one message gets whole after
+the other, and takes of what is free. When nothing is, no message gets whole of a token that has some which wait to be
 stored. HTTP/2's pings wait behind its part, so that such a connection may end; its client sends again what was lost.
 """
 
@@ -20,9 +20,11 @@ from typing import Final
 from shardq.files import MIB
 
 PROCESS: Final = 96 * MIB
-"""What a gateway takes for itself: 60 MiB before the first client comes, and what the allocator cannot reuse."""
+"""Bytes that a gateway takes for itself: 60 MiB before the first client comes, and memory that the allocator cannot
+reuse.
+"""
 CONNECTION: Final = 64 * 1024
-"""What a connection takes by itself."""
+"""Bytes that a connection takes by itself."""
 STORING: Final = 8 * MIB
 """Bytes of all batches that are being stored, decompressed."""
 COPIES_OF_BATCH: Final = 3
@@ -86,7 +88,7 @@ class MemoryBudget:
 
 
 class MemoryShare:
-    """What one token holds, over all its connections."""
+    """The memory that one token holds, over all its connections."""
 
     def __init__(self, memory: MemoryBudget) -> None:
         self.used = self.parts = 0
@@ -105,9 +107,9 @@ class MemoryShare:
         return self.used > self.parts and 3 * self.used >= self._memory.most - self._memory.used
 
     def has_room_for(self, who: object, now: float) -> bool:
-        """Whether more may come of a message of *who* of which a part is there.
+        """Whether more may come for a message of *who* that has begun to come.
 
-        When all room is taken by parts, one of them goes on, so that it gets whole: each for `TURN` seconds at most.
+        When all room is taken by parts, one of them continues, so that it gets whole: each for `TURN` seconds at most.
         """
         free = self._memory.most - self._memory.used
         if 3 * self.used < free:

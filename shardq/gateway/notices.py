@@ -13,7 +13,7 @@ from shardq.clock import Clock
 log = logging.getLogger("shardq.gateway")
 PERIOD: Final = 10.0
 MAX_NOTICES: Final = 1000
-"""Notices of each kind that are told apart at a time. Beyond, those of a kind are told as one."""
+"""Notices of each kind that are told apart at a time. Beyond, those of a kind are counted as one."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What one client is to be told: acks, refusals and news, collected while an earlier answer is sent."""
+"""The answers for one client: acks, refusals and news, collected while an earlier answer is sent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shardq.gateway.memory import MemoryShare
 MAX_IDS_IN_ANSWER = 1000
 """Ids in one answer: at 64 bytes, 64 KiB."""
 ID, REFUSAL = 100, 600
-"""About so many bytes an answer takes in memory."""
+"""Bytes that an answer takes in memory, about."""
 
 
 class Outbox:
     """Collects answers, which one task (`run`) sends. Only `room` waits, for a client that reads slowly.
 
-    *latest* makes a ServiceMessage with the present capacity, for answers that name dropped messages. What waits counts
-    in the token's *share*. `emptied` is set while everything was sent. With `uses_runs`, acks name runs of ids.
+    *latest* makes a ServiceMessage with the present capacity, for answers that name dropped messages. Waiting answers
+    count in the token's *share*. `emptied` is set while everything was sent. With `uses_runs`, acks name runs of ids.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Outbox:
         await self._room.wait()
 
     def close(self) -> None:
-        """Let `run` end after the answer under way: grpc does not end a call of which a sending was cancelled."""
+        """Let `run` end after the answer under way: grpc does not end a call if a sending of it was cancelled."""
         self._closed = True
         self._some.set()
         self._count(0)

@@ -34,13 +34,13 @@ class ProducerPace:
         return runner in self._waiting
 
     def add(self, runner: PacedRunner) -> None:
-        """Look after a connection that may not go on for now."""
+        """Look after a connection that may not continue for now."""
         self._waiting[runner] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
 
     def discard(self, runner: PacedRunner) -> None:
-        """It goes on, or is gone."""
+        """It continues, or is gone."""
         self._waiting.pop(runner, None)
 
     def _tick(self) -> None:

@@ -1,8 +1,8 @@
-"""The prefixes of one call: what its batches had in them, with which the frames of later ones are made.
+"""The prefixes of one call: the contents of its batches, with which the frames of later ones are made.
 
 On a full link most of what a producer sends was in the stream before: names, keys, parts of values. So a client may ask
 the gateway to remember the last megabytes of members. Each frame still stands alone: it needs the prefix that it
-names, and no frame that came before it. What is forgotten costs the client to send a frame again, without it.
+names, and no frame that came before it. A forgotten prefix costs the client to send a frame again, without it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Prefixes:
         return found.as_prefix
 
     def add(self, at: int, content: bytes) -> None:
-        """Remember *content* as the part that follows *at* so many bytes; those before a hole are forgotten."""
+        """Remember *content* as the part that follows *at* bytes; those before a hole are forgotten."""
         if at != self._end:
             self._forget_parts()
         self._end = at + len(content)
@@ -109,7 +109,7 @@ class Prefixes:
             self._forget_parts()
 
     def offered(self, number: int, at: int, size: int) -> None:
-        """Let frames name the prefix *number*, of the parts from *at* on with *size* bytes in all, if they are here."""
+        """Let frames name the prefix *number*, the parts from *at* on with a sum of *size* bytes, if they are here."""
         if number <= max(self._ready, default=0):
             return
         found, parts = 0, list[bytes]()

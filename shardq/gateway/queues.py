@@ -1,4 +1,4 @@
-"""What a gateway remembers of queues: those that it wrote to last, and for a second those that do not exist.
+"""A gateway's memory of queues: those that it wrote to last, and for a second those that do not exist.
 
 Clients choose the names, so nothing is kept for a name but within a bound.
 """

@@ -1,4 +1,4 @@
-"""How many messages and bytes a token may send: who reads for it waits until what was read before is paid."""
+"""The rate of messages and bytes of a token: a reader for it waits until earlier reads are paid."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import Token
 
 BURST: Final = 0.01
-"""Seconds. So much may be read on credit, so that one connection reads some messages at once, and not each one."""
+"""Seconds. Seconds that may be read on credit, so that one connection reads some messages at once, and not each one."""
 CALLS: Final = 4
-"""Calls in which nothing comes: so many times those that a token may have open, and a sixteenth more each second."""
+"""Calls in which nothing comes: this factor of those that a token may have open, and a sixteenth more each second."""
 CALL: Final = 30
-"""A call in which something comes is as much work as so many messages, with the connection that it may need."""
+"""A call in which something comes is as much work as this many messages, with the connection that it may need."""
 MAX_SECONDS: Final = 10.0
 TURN_SECONDS: Final = 0.001
-"""Seconds that a reader who goes on has before the next one does, if it reads little."""
+"""Seconds that a reader who continues has before the next one does, if it reads little."""
 
 
 class Rates:
     """The rates of one token, its own or those of a token that names none. All its connections share them.
 
     Calls in which nothing comes have a budget of their own: one costs as much as some messages, also if it is reset.
-    Their readers go on one after the other. All at once, they would keep the gateway from other tokens for a moment.
+    Their readers continue one after the other. All at once, they would keep the gateway from other tokens for a moment.
     """
 
     def __init__(self, token: Token, settings: GatewaySettings, clock: Clock) -> None:
@@ -56,12 +56,15 @@ class Rates:
         self.charge_work(CALL)
 
     def charge(self, messages: float) -> None:
-        """Count so many messages more."""
+        """Charge for *messages* more."""
         if self._messages is not None:
             self._messages.owe(messages)
 
     def charge_work(self, messages: float) -> None:
-        """Count what was as much work as so many messages. It keeps the token waiting for `MAX_SECONDS` at most."""
+        """Charge work that cost as much as this many *messages*.
+
+        It keeps the token waiting for `MAX_SECONDS` at most.
+        """
         if self._messages is not None:
             self._messages.owe(messages, MAX_SECONDS)
 
@@ -71,7 +74,7 @@ class Rates:
             self._bytes.owe(size, MAX_SECONDS)
 
     async def wait(self) -> None:
-        """Wait until all is paid, and those who came before have gone on."""
+        """Wait until all is paid, and those who came before have continued."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_later(self._debt(), self._let_go)

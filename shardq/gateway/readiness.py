@@ -1,4 +1,7 @@
-"""Whether messages can be stored now: what the health check says. Real writes show it; else a small one is tried."""
+"""Whether messages can be stored now: the answer of the health check.
+
+Real writes show it; else a small one is tried.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _KEY_DENIED: Final = re.compile("permissions to access .*key")
 class Readiness:
     """Looks twice a second, and calls *tell* with the news. *stored* counts what was stored, *queues* are some to try.
 
-    What is tried is to release a dedup key that does not exist: a write of the gateway's own kind, which changes
+    It tries to release a dedup key that does not exist: a write of the gateway's own kind, which changes
     nothing, and which Redis refuses whenever it would refuse to store: full, read-only, without rights, or away.
     """
 

@@ -8,7 +8,7 @@ from typing import Any
 from shardq.flow import Receiver
 
 OVERHEAD = 512
-"""A message takes about so many bytes in memory besides its payload, headers and shard key."""
+"""Bytes that a message takes in memory besides its payload, headers and shard key, about."""
 HEADER = 130
 """And a header besides its letters."""
 
@@ -61,7 +61,7 @@ class Fifo(Receiver[Incoming]):
     """The FIFO of one connection: the receiver's machine, and batches out of it."""
 
     def batch(self, count: int, size: int) -> list[Incoming]:
-        """Return and forget up to *count* of the oldest messages, of *size* bytes in all (or one larger message)."""
+        """Return and forget up to *count* of the oldest messages, of *size* bytes together (or one larger message)."""
         taken: list[Incoming] = []
         while len(taken) < count and (oldest := self.oldest) is not None:
             if taken and oldest.size > size:

@@ -32,19 +32,19 @@ BYTES_OF_ID = 130
 PAUSE = 1.0
 IDS_AT_ONCE = 1000
 IDS_FOR_ONE = 10
-"""To forget so many ids in Redis is as much work as storing a small message."""
+"""To forget this many ids in Redis is as much work as storing a small message."""
 
 
 def dedup_key(name: str, message_id: bytes) -> str:
-    """Return the dedup key of a message: at most 229 bytes, of the token's name and the id."""
+    """Return the dedup key of a message: at most 229 bytes, with the token's name and the id."""
     return f"{name}:{message_id.hex()}"
 
 
 class Releases:
-    """The ids that wait to be forgotten, of all connections of a gateway, for each token by itself.
+    """The ids that wait to be forgotten, for all connections of a gateway, for each token by itself.
 
-    A key has the token's name, so nobody can release what another one has stored. Of a token that has written nothing
-    yet nothing is kept. What waits counts in the token's share of *memory*.
+    A key has the token's name, so nobody can release what another one has stored. Nothing is kept for a token that has
+    written nothing yet. Waiting ids count in the token's share of *memory*.
     """
 
     def __init__(
@@ -110,7 +110,10 @@ class Releases:
                 await self._forget(name, queue, keys)
 
     def _take_due(self, name: str) -> list[str]:
-        """Return the keys of up to AT_ONCE ids of a token that are due. One of which a copy is held waits once more."""
+        """Return the keys of up to AT_ONCE ids of a token that are due.
+
+        An id with a copy that is held waits once more.
+        """
         now, waiting, due = self._client.clock.monotonic(), self._waiting[name], list[str]()
         before = len(waiting)
         for _ in range(min(len(waiting), IDS_AT_ONCE)):

@@ -1,4 +1,4 @@
-"""What a gateway has done, by token and by address, as its operator is shown it."""
+"""A gateway's work, by token and by address, as its operator sees it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ LEAVING = 5.0
 LOOK_INTERVAL = 1.0
 """Seconds between two looks for tokens that have expired."""
 LIVENESS = "liveness"
-"""The service of which the health check says SERVING as long as the gateway lives."""
+"""The service that the health check reports as SERVING as long as the gateway lives."""
 MIN_STREAMS = 100
 """Calls that a client may have on one connection, at least; RFC 9113 wants no less."""
 
@@ -124,7 +124,7 @@ class Gateway:
     async def _check_tenants(self) -> None:
         """Refuse tokens that could be any number of tenants, and say what such tokens may do that name no rates."""
         if self.tokens is None:
-            log.warning("there are no tokens: whoever reaches this gateway may be any number of tenants of a queue")
+            log.warning("there are no tokens: each client that reaches this gateway may be any number of tenants")
             return
         check_bound(self.tokens.by_name.values(), self.settings.client_ca)
         await check_queues(self.client, self.tokens.by_name.values())
@@ -173,7 +173,7 @@ class Gateway:
             self.status.close()
 
     async def reload(self) -> bool:
-        """Read the files of tokens and for TLS anew. If one is bad, keep what it had, and log why.
+        """Read the files of tokens and for TLS again. If one is bad, keep what it had, and log why.
 
         Return whether the tokens were read. One reload waits for another, so that the file is what it was at last.
         """
@@ -300,7 +300,8 @@ def _options(settings: GatewaySettings) -> list[tuple[str, int]]:
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
         ("grpc.http2.max_ping_strikes", 3),
         ("grpc.max_connection_idle_ms", 300_000),
-        # What a client may send while it is not read from. Else gRPC lets it grow to megabytes for each connection.
+        # The bytes that a client may send while it is not read from. Else gRPC lets it grow to megabytes for each
+        # connection.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", WINDOW),
         ("grpc.http2.write_buffer_size", WINDOW),

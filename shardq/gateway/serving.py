@@ -1,4 +1,4 @@
-"""Run a gateway until it is asked to stop: SIGTERM and SIGINT drain it, SIGHUP reads the tokens anew."""
+"""Run a gateway until it is asked to stop: SIGTERM and SIGINT drain it, SIGHUP reads the tokens again."""
 
 from __future__ import annotations
 

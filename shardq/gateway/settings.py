@@ -21,7 +21,7 @@ EXTRA = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """What a gateway listens on and what it grants. Sizes are bytes, times are seconds.
+    """The addresses and bounds of a gateway. Sizes are bytes, times are seconds.
 
     `capacity` and `fifo_bytes` bound what is received of one connection and not taken by the storage yet. A token may
     have lower bounds of its own. `max_memory` is what the process may take, and `max_ids` how many ids of a token each

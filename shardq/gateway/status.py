@@ -1,4 +1,4 @@
-"""What a gateway says of itself to its operator: JSON over a socket that only the gateway's own user may open."""
+"""A gateway's report to its operator: JSON over a socket that only the gateway's own user may open."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ from shardq.partitions.writes import write_dealt
 LARGE_BATCH_BYTES: Final = 128 * 1024
 """Bytes from which on a batch is decompressed in a thread, so that others are served meanwhile."""
 CALL: Final = 10
-"""A call of Redis is as much work as storing so many small messages."""
+"""A call of Redis is as much work as storing this many small messages."""
 
 
 @dataclass(slots=True)
 class StoreOutcome:
-    """What became of a batch: ids that Redis has, refusals, and messages to try again, in their order.
+    """The outcome of a batch: ids that Redis has, refusals, and messages to try again, in their order.
 
     `searches` counts the queues that were looked for in Redis, and do not exist.
     """
@@ -50,7 +50,7 @@ class StoreOutcome:
 
 
 class _Origin(NamedTuple):
-    """Whose messages these are: the token's name, and how many of its ids a queue remembers."""
+    """The sender of messages: the token's name, and how many of its ids a queue remembers."""
 
     name: str
     most_ids: int
@@ -69,7 +69,7 @@ class _Tried:
     searches: int = 0
 
     def good(self, messages: Sequence[Incoming]) -> list[Incoming]:
-        """Return those of which nothing is wrong so far."""
+        """Return those with nothing wrong so far."""
         return [each for each in messages if not isinstance(self.bodies[id(each)], Exception)]
 
     def note(self, message: Incoming, result: str | ShardqError) -> None:
@@ -89,7 +89,7 @@ class Storage:
         self.places = TurnPlaces(STORING)
 
     async def store(self, name: str, most_ids: int, batch: Sequence[Incoming]) -> StoreOutcome:
-        """Try once to store *batch* for the token *name*, of which each queue remembers *most_ids* ids.
+        """Try once to store *batch* for the token *name*; each queue remembers *most_ids* of its ids.
 
         It never raises what Redis may cause.
         """

@@ -1,8 +1,8 @@
-"""Connections without a token: what each address may take, and all of them together.
+"""Connections without a token: the share of each address, and of all of them together.
 
 A connection is a stranger's until a call on it shows a token, and again when its last such call is over. So the
-connections of honest producers, of which thousands may share one address, hardly count here: they are strangers for
-as long as it takes to open them.
+connections of honest producers, thousands of them perhaps at one address, hardly count here: they are strangers for as
+long as it takes to open them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_ADDRESSES: Final = 4096
 
 
 class Address:
-    """What one address has and did. `strangers` are its connections without a token, the oldest first."""
+    """The connections and counts of one address. `strangers` are its connections without a token, the oldest first."""
 
     def __init__(self, name: str, per_address: int, clock: Clock) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Bearer tokens: who may write where, how much. A TOML file has their hashes, never the tokens."""
+"""Bearer tokens: their rights to write, and their rates. A TOML file has their hashes, never the tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def has_parents(prefixes: Iterable[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the bearer of one token may do. If a number is None, the gateway's own bound holds; a rate of 0 is none.
+    """The rights of the bearer of one token. If a number is None, the gateway's own bound holds; a rate of 0 is none.
 
     With `one_tenant`, all that it sends has its name as shard key. None means that it does not say whether it may be
     many tenants, so its patterns of shard keys need queues that count by parents. If it `continues_traces`, its trace
@@ -96,7 +96,9 @@ UNCHECKED = Token(
     bytes_per_second=0,
     one_tenant=False,
 )
-"""What everybody may do on a gateway without a file of tokens: all are one there, so no rate protects them."""
+"""The rights of every client of a gateway without a token file. They share one identity, so rates cannot protect one
+from another.
+"""
 
 
 class Tokens:
@@ -107,7 +109,7 @@ class Tokens:
         self._digests = [(digest, token) for token in tokens for digest in token.digests]
 
     def find(self, secret: str) -> Token | None:
-        """Return the token whose text is *secret*. The time tells nothing of which one is nearly right."""
+        """Return the token whose text is *secret*. The time does not show which one is nearly right."""
         return holder(secret, self._digests)
 
     @classmethod

@@ -1,7 +1,7 @@
-"""Turns between tokens: who waits for work of the gateway, and in which order they go.
+"""Turns between tokens: which ones wait for work of the gateway, and in which order they go.
 
-The order is that of start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996). In virtual time, what a token asks for
-begins when what it asked for before ends, but not before the present, which is the beginning of what was let go last.
+The order is that of start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996). In virtual time, a token's request
+begins when its earlier one ends, but not before the present, which is the beginning of the one that was let go last.
 The earliest beginning goes first. So a token that asks for much waits behind itself, and one that asks for little goes
 next, however many connections either has.
 """
@@ -48,7 +48,7 @@ class WaitingLine:
         return bool(self._waiting)
 
     def charge(self, name: str, cost: float) -> float:
-        """Let *name* pay *cost*. Return when, in virtual time, what it pays for begins."""
+        """Let *name* pay *cost*. Return when, in virtual time, the work that it pays for begins."""
         begin = max(self._now, self._ends.get(name, 0.0))
         self._ends[name] = begin + cost
         return begin
@@ -68,7 +68,7 @@ class WaitingLine:
         return True
 
     def first(self, may: Callable[[str, int], bool]) -> str | None:
-        """Return the name that is next, of those that *may* go with what their first one asks for; None if none may."""
+        """Return the next name among those that *may* go with the request of their first one; None if none may."""
         can = [(queue[0].begin, name) for name, queue in self._waiting.items() if may(name, queue[0].size)]
         return min(can)[1] if can else None
 
@@ -137,8 +137,8 @@ class GatewayTurns:
 class TurnPlaces:
     """Places for work under way: *most* bytes in all, that go in turns between tokens.
 
-    Small work counts as an eighth of them, so there are eight places; what is larger than all of them goes alone. One
-    token gets two of them, so that the work of another one begins at once, and the loop is soon free for it.
+    Small work counts as an eighth of them, so there are eight places; work that is larger than all of them goes alone.
+    One token gets two of them, so that the work of another one begins at once, and the loop is soon free for it.
     """
 
     def __init__(self, most: int) -> None:

@@ -113,7 +113,7 @@ class Visitor:
             self._door.note_silent(self)
 
     def _give_back(self) -> None:
-        """What it has taken as a stranger counts no more: it has shown a token.
+        """Its bytes as a stranger count no more: it has shown a token.
 
         Nor does what comes between two of its calls: much of a call that was ended may still be on its way.
         """
@@ -168,9 +168,9 @@ class Visitor:
 
 
 class _Pipe:
-    """One direction: what comes from *source* goes to *target*. While *target* takes nothing, nothing is read.
+    """One direction: bytes from *source* go to *target*. While *target* takes nothing, nothing is read.
 
-    If *target* takes nothing any more for good, what comes is read and dropped. A socket that is closed with bytes
+    If *target* takes nothing any more for good, the bytes are read and dropped. A socket that is closed with bytes
     unread resets the connection, and with it goes what the other direction has under way, such as why a call ended.
     """
 

@@ -18,7 +18,7 @@ from shardq.protocol.replies import created_ms
 
 
 def table_of(queue: str, queue_id: str, partition: int, columns: EventColumns, start: int, position: int) -> pa.Table:
-    """Return the events after number *start* up to *position*, of one partition of a queue."""
+    """Return the events after number *start* up to *position*, for one partition of a queue."""
     columns = with_lost(columns, start, position, created_ms(queue_id))
     size = len(columns.number)
     suffix = with_partition("", partition)
@@ -39,7 +39,7 @@ def table_of(queue: str, queue_id: str, partition: int, columns: EventColumns, s
         "values": pa.array([[*each.items()] for each in columns.values], EVENTS.field("values").type),
     }
     table = pa.table([arrays[each.name] for each in EVENTS], schema=EVENTS)
-    if partition:  # what was done to all partitions is told once, by the head
+    if partition:  # the head alone reports actions on all partitions
         told = zip(columns.message_id, columns.kind, strict=True)
         table = table.filter(pa.array([bool(name) or kind == LOST for name, kind in told], pa.bool_()))
     return table

@@ -1,8 +1,8 @@
 """How long jobs waited while their tenant was blocked: paused, out of tokens of its rate, or at its cap in flight.
 
-For a tenant there are three measures, each the time for which it was blocked so until a moment. What a job was blocked
-while it waited is the difference of two of their values. Their steps are found from the rules that were in force, from
-when its jobs were held, and from when they were delivered.
+For a tenant there are three measures, each the time for which it was blocked so until a moment. The difference of two
+of their values is the time for which a job was blocked while it waited. Their steps are found from the rules that were
+in force, from when its jobs were held, and from when they were delivered.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BlockedSpan(NamedTuple):
 
 
 class Blocking(NamedTuple):
-    """What there is to know of some queues, by their ids, and when the buckets of tenants are full, in ms."""
+    """The known facts of some queues, by their ids, and when the buckets of tenants are full, in ms."""
 
     rules: Mapping[str, Rules]
     spans: Mapping[str, BlockedSpan]
@@ -78,7 +78,7 @@ def _keep(buckets: dict[Tenant, float], tenant: Tenant, full_at: float, span: Bl
 
 
 def _tenants(rows: pa.Table, rules: Mapping[str, Rules]) -> Iterator[tuple[tuple[str, str | None], Any]]:
-    """The tenants of which something may have been blocked, with the positions of their rows."""
+    """The tenants that may have been blocked by something, with the positions of their rows."""
     if not len(rows):
         return
     number = numbered(rows["queue_id"], rows["parent"])

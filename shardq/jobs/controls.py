@@ -1,4 +1,4 @@
-"""What people set, event by event: rows of `settings`, each with all that is known of its key from then on."""
+"""People's settings, event by event: rows of `settings`, each with all that is known of its key from then on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _changed(kind: str, before: Row, event: Row, values: Mapping[str, str]) -> R
 
 
 def limits_in(values: Mapping[str, str]) -> Row:
-    """Return the columns of a row that limits fill, of what was set by name."""
+    """Return the columns of a row that limits fill, from values by name."""
     cap = _number(values, "max_in_flight")
     found = {"cap": None if cap is None else int(cap)}
     return found | {"rate": _number(values, "rate"), "burst": _number(values, "burst")}

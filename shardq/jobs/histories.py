@@ -23,7 +23,7 @@ _NAMES = ("queue", "queue_id", "message_id", "shard_key", "task", "client")
 
 
 class Histories:
-    """What happened to some messages, in the order of each: *events*, and before these what is *carried* of them.
+    """The events of some messages, in the order of each: *events*, and the *carried* state from before these.
 
     A row that is carried stands in as an event: that by which the message came to be what it is.
     """

@@ -1,4 +1,4 @@
-"""What an event of the journal makes of a message, by number: a table of events is looked at whole, not row by row."""
+"""The effect of a journal's event on a message, by number: a table of events is looked at whole, not row by row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CARRIED: Final = {
     "no room": "carried no room",
     "dead": "carried dead",
 }
-"""In the place of the events that earlier runs have read: what became of the message, by the state of its open row."""
+"""In the place of the events that earlier runs have read: the fate of the message, by the state of its open row."""
 
 KINDS: Final = (*WAITS, "delivered", "no_room", *ENDS, *PASSIVE, *CARRIED.values())
 """The kinds by their numbers."""

@@ -81,7 +81,7 @@ def steps(client: Client, name: str, points: Sequence[int], size: int = STEP) ->
 
 @dataclass
 class _Track:
-    """What was read of one partition, and is not taken yet."""
+    """The events that were read of one partition, and are not taken yet."""
 
     client: Client
     state: QueueState
@@ -117,7 +117,7 @@ class _Track:
         return int(ms_of(one(self.pending["time"].slice(len(self.pending) - 1)))[0])
 
     def take(self, cut: int | None) -> pa.Table:
-        """Take the events before a time, or all; at least those of the first ms, so that it goes on."""
+        """Take the events before a time, or all; at least those of the first ms, so that it continues."""
         if cut is None:
             taken, self.pending, self.point = self.pending, EVENTS.empty_table(), self.position
             return taken

@@ -30,7 +30,7 @@ Seen = Callable[[str, str, pa.Table], pa.Table | None]
 
 
 class Totals(NamedTuple):
-    """What a run did: events that it read, jobs that ended, jobs that are open now, events that were missing."""
+    """The counts of a run: events that it read, jobs that ended, jobs that are open now, events that were missing."""
 
     events: int = 0
     jobs: int = 0
@@ -75,7 +75,7 @@ class LiveQueue:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What is archived of some queues, or of all."""
+    """The archived part of some queues, or of all."""
 
     path: Path
     names: Sequence[str]
@@ -144,7 +144,7 @@ class _Making:
         self.tally = Totals(open=len(self.state.open))
 
     def steps(self) -> Iterator[MadeJobs]:
-        """What each step adds."""
+        """The additions of each step."""
         for events, run in self.source.steps(self.run):
             self.run = run
             self.state, made = advance(self.state, events, self._seen(events))
@@ -170,7 +170,7 @@ SUFFIX: Final = ".parquet"
 
 
 def make_file(source: JobsSource, out: Path, seen: Seen) -> Totals:
-    """Write all jobs that ended to the file *out*, and beside it `NAME.open.parquet` and so on, each anew."""
+    """Write all jobs that ended to the file *out*, and beside it `NAME.open.parquet` and so on, each from the start."""
     tables: dict[str, list[pa.Table]] = {
         "jobs": [JOBS.empty_table()], "settings": [SETTINGS.empty_table()],
         "capacity": [CAPACITY.empty_table()], "lost": [LOST.empty_table()],

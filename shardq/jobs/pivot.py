@@ -1,6 +1,6 @@
 """The pivot: events of messages become jobs. It stands once, over Arrow, for plain Python and for each task of Spark.
 
-What a message waited and was held is sums of the time between two events of it, whichever they are:
+The times that a message waited and was held are sums of the time between two events of it, whichever they are:
 
     written ........ delivered -------- nacked (due later)    ....... delivered ---- acked
             waits               held              delay        waits            held
@@ -27,9 +27,9 @@ from shardq.jobs.schema import OPEN
 STRETCHES: Final = pa.list_(pa.int64())
 """Stretches of time in ms: from, to, from, to, and so on. One that is not over ends with `NONE`."""
 ROWS: Final = pa.schema([*OPEN, ("waited", STRETCHES), ("held", STRETCHES)])
-"""What the pivot makes of events: jobs that ended (state "ended"), open ones, and dead letters (state "dead").
+"""The pivot's rows for events: jobs that ended (state "ended"), open ones, and dead letters (state "dead").
 
-Of each it says when it waited and was held: `blocked` looks at that, and takes it away.
+Each says when it waited and was held: `blocked` looks at that, and takes it away.
 """
 ENDED: Final = "ended"
 
@@ -55,7 +55,7 @@ class _Pivot:
         self.last_act = of.last(self.acts)
         self.last_kind = of.at(of.kind, self.last_act)
         self.is_known = of.last(of.kind != kinds.number_of("deleted")) >= 0  # not of a letter that nobody knows
-        # That it ended is lost where it was redriven all the same: it had become a dead letter.
+        # That it ended is lost where it was redriven anyway: it had become a dead letter.
         self.has_end = (self.last_act >= 0) & kinds.ends(self.last_kind)
         self.has_ended = self.has_end | (self.is_known & ~of.is_last)
         self._chain()
@@ -90,7 +90,7 @@ class _Pivot:
         return self._carried(~is_null(self.of.carried[name]), np.zeros(len(self.of), bool))
 
     def _kept(self, name: str, found: Any) -> Any:
-        """Return times that are kept once they are known: of the carried row, else those *found*."""
+        """Return times that are kept once they are known: from the carried row, else those *found*."""
         before = self._carried(ms_of(self.of.carried[name]), np.full(len(self.of), NONE))
         return np.where(before == NONE, found, before)
 
@@ -100,7 +100,7 @@ class _Pivot:
         return np.where(found == NONE, before, found)
 
     def _more(self, name: str, found: Any, scale: int = 1) -> Any:
-        """Return sums that go on from those of the carried row."""
+        """Return sums that continue those of the carried row."""
         column = one(self.of.carried[name])
         values = whole(column) if scale == 1 else scaled(column, scale)
         return found + np.maximum(self._carried(values, np.zeros(len(self.of), np.int64)), 0)
@@ -110,8 +110,8 @@ class _Pivot:
     def _since(self) -> None:
         """Find for each event since when its message waits or is held, and for each job the event that made it ready.
 
-        That is the last by which it waits before its first delivery. What it waited before (until a write with its
-        unique key replaced it) was the wait of another payload.
+        That is the last by which it waits before its first delivery. Its wait before (until a write with its unique key
+        replaced it) was that of another payload.
         """
         of = self.of
         self.waits, self.holds = kinds.waits(of.kind), kinds.holds(of.kind)
@@ -126,7 +126,7 @@ class _Pivot:
         self.readied = np.where(was_delivered, NONE, self.readied)
 
     def _stretches(self, which: Any) -> tuple[Any, Any, Any]:
-        """Return stretches of time that begin with the acts *which*: of which job, from when, and until when."""
+        """Return stretches of time that begin with the acts *which*: for which job, from when, and until when."""
         of = self.of
         acts = np.flatnonzero(which[of.acts])
         at = of.acts[acts]
@@ -164,7 +164,7 @@ class _Pivot:
         table = pa.table([columns[each.name].cast(each.type) for each in ROWS], schema=ROWS)
         is_row = self.is_known & ~self._is_carried_letter()
         letters = table.filter(pa.array(self._is_letter()))
-        # What was waited and held is in the row of the job: here it would count twice.
+        # The times that were waited and held are in the row of the job: here they would count twice.
         of_letters = {"state": pa.repeat(pa.scalar("dead"), len(letters))}
         of_letters |= {name: pa.array([[]] * len(letters), STRETCHES) for name in ("waited", "held")}
         for name, column in of_letters.items():

@@ -1,4 +1,4 @@
-"""Which limits were in force for a tenant, and when it was paused: what the rows of `settings` say together."""
+"""The limits in force for a tenant, and its pauses, over time: the rows of `settings` together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALWAYS: Final = 1 << 52
 
 
 class Rule(NamedTuple):
-    """What is in force for a tenant from a time on, in ms: a cap and a rate, 0 where there is none."""
+    """The rule for a tenant from a time on, in ms: a cap and a rate, 0 where there is none."""
 
     since: int
     cap: float
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 class Rules:
-    """What is in force in one queue, at any time: by its rows of `settings`, in any order."""
+    """The rules in force in one queue, at any time: by its rows of `settings`, in any order."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._histories: dict[tuple[str, str | None], list[Row]] = {}

@@ -173,7 +173,7 @@ EVENTS: Final = pa.schema([
     ("ran_ms", pa.float64()),
     ("values", pa.map_(pa.string(), pa.string())),
 ])  # fmt: skip
-"""Events of journals, from which jobs are made: docs/journal.md. Of what happened to no message, `message_id` is null.
+"""Events of journals, from which jobs are made: docs/journal.md. If no message is concerned, `message_id` is null.
 
 An event of the kind `lost` stands where events are missing: it has the number of the last of them, the time of the next
 event, as `due` the time of the event before if that is known, and in `count` how many are missing.
@@ -186,7 +186,7 @@ OPEN: Final = pa.schema([
     ("since", TIME),
     ("count", pa.int32()),
 ])  # fmt: skip
-"""A job that has not ended, with what the next run must know to go on with it.
+"""A job that has not ended, with all that the next run must know to continue it.
 
 - `state`: "waiting" (or delayed), "in flight" or "no room" (it is to become a dead letter, and there is no room).
   In `state/` also "dead": a dead letter, which a redrive would take back.

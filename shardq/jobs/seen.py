@@ -44,7 +44,7 @@ def _told(events: pa.Table, *kinds: str) -> list[Any]:
 
 
 def _own(found: Controls, first: float) -> Iterator[tuple[str | None, Row]]:
-    """What tenants have of their own, and a pause of the whole queue (None), that was set before *first*."""
+    """The tenants' own limits, and a pause of the whole queue (None), that were set before *first*."""
     for name, pause in found.paused.items():
         if (pause.since or 0) < first:
             yield _text(name), {"paused": True, "paused_until": _end(pause)}

@@ -55,7 +55,7 @@ class State:
 
 
 class MadeJobs(NamedTuple):
-    """What a step added to each table."""
+    """The rows that a step added to each table."""
 
     jobs: pa.Table
     settings: pa.Table
@@ -64,9 +64,9 @@ class MadeJobs(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What a step makes of events that are of no message, which are few; and what the pivot must know of them.
+    """A step's rows from events without a message, which are few; and the facts that the pivot must know of them.
 
-    `former` are queues that were deleted and made anew, and when that was, in ms.
+    `former` are queues that were deleted and recreated, and when that was, in ms.
     """
 
     state: State
@@ -83,7 +83,7 @@ class Around(NamedTuple):
 
     @property
     def blocking(self) -> Blocking:
-        """What `with_blocked` must know."""
+        """The facts that `with_blocked` must know."""
         return Blocking(self.rules, self.spans, self.state.buckets)
 
 
@@ -175,7 +175,7 @@ def without_silent(rows: pa.Table, spans: Mapping[str, BlockedSpan]) -> pa.Table
 def without_former(rows: pa.Table, former: Mapping[str, int]) -> pa.Table:
     """Return *rows* of the pivot without open ones of former queues: those vanished when others were made.
 
-    What happened to them since the last events that were read is lost with their journals.
+    Their fate since the last events that were read is lost with their journals.
     """
     for queue_id, ms in former.items():
         is_of = pc.equal(rows["queue_id"], queue_id)

@@ -1,4 +1,4 @@
-"""The type of an argument or a result: what is written comes back as it was sent, or is refused where it is written.
+"""The type of an argument or a result: a value comes back as it was sent, or is refused where it is written.
 
 Type checkers take a datetime for a date, True for an int, and the child of a dataclass for its parent; MessagePack does
 not know them apart. So what is more than a plain value is encoded and decoded at once, as its reader will do it, and
@@ -41,19 +41,19 @@ _COME_BACK: Final = _PLAIN | {
 
 
 class Annotation:
-    """What the annotation *kind* says of values. ConfigError, which names *where* it is, if none can be sent."""
+    """The rules of the annotation *kind* for values. ConfigError, which names *where* it is, if none can be sent."""
 
     def __init__(self, kind: Any, where: str) -> None:
         self.where = where
         self.validated = Validated(kind, where) if is_pydantic_s(kind) else None
         """Makes its values, if pydantic does."""
         self.hint: Any = kind if self.validated is None else Any
-        """What msgspec makes of a body; `made` makes the value of that."""
+        """The type by which msgspec reads a body; `made` makes the value of that."""
         found = _type_info(self.hint, where)
         self._names = names_in(kind)
         self._decoder = msgspec.msgpack.Decoder(self.hint)
         self.at_once = frozenset[type]() if self.validated else frozenset(_at_once(found))
-        """The types of which every value comes back as it was sent."""
+        """The types whose values all come back as they were sent."""
 
     def sent(self, value: Any, place: str) -> Any:
         """Return *value* as it is written. CodecError, naming *place* and type, if it would not come back as it is."""
@@ -136,7 +136,7 @@ def _custom(found: Any) -> Any:
 
 
 def _at_once(found: info.Type) -> Collection[type]:
-    """Return the types of which all values come back: those without constraints."""
+    """Return the types whose values all come back: those without constraints."""
     members = found.types if isinstance(found, info.UnionType) else (found,)
     if any(isinstance(each, info.AnyType) for each in members):
         return _PLAIN.values()
@@ -145,4 +145,4 @@ def _at_once(found: info.Type) -> Collection[type]:
 
 
 ANY_VALUE: Final = Annotation(Any, "a value")
-"""Of what has no annotation: it comes back as it was sent if MessagePack can say it."""
+"""A value without an annotation comes back as it was sent if MessagePack can say it."""

@@ -13,7 +13,7 @@ from shardq.model.annotation import ANY_VALUE, Annotation
 
 T_co = TypeVar("T_co", covariant=True)
 IS_NAME: Final = re.compile(r"[\w.:/<>-]{1,200}")
-"""What a task may be called."""
+"""The form of a task's name."""
 _IN_JSON: Final = re.compile(rb'\["([\w.:/<>\x80-\xff-]{1,800})",\s*\{')
 
 
@@ -56,10 +56,10 @@ def returns_of(task: Callee[Any]) -> Annotation:
 
 
 def called(tag: str, body: bytes) -> str:
-    """Return the name of the task that a payload calls, of which no argument is looked at; '' if it is no call.
+    """Return the name of the task that a payload calls, without a look at any argument; '' if it is no call.
 
-    Of those that a codec of the user's own has encoded nothing is known. In MessagePack a call begins with the mark of
-    a list of two, then the name's mark and size, and after the name comes the mark of a map.
+    Payloads that a codec of the user's own has encoded have none. In MessagePack a call begins with the mark of a list
+    of two, then the name's mark and size, and after the name comes the mark of a map.
 
     >>> called("m", msgspec.msgpack.encode(["app.tasks.report", {"first": "secret"}]))
     'app.tasks.report'

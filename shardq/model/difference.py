@@ -13,7 +13,7 @@ _SETS: Final = (set, frozenset)
 
 
 class Difference(NamedTuple):
-    """The path to a part that is not the same, what was sent there, and what came back."""
+    """The path to a part that is not the same, the part that was sent there, and the one that came back."""
 
     path: str
     sent: Any

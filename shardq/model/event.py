@@ -1,4 +1,4 @@
-"""Events of a queue's journal: what happened to its messages (docs/events.md)."""
+"""Events of a queue's journal, about its messages (docs/events.md)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def unpacked(position: int, count: int) -> list[int]:
 
 
 def before(position: int, events: int) -> int:
-    """Return a position so many *events* before this one, or about so many where there are several partitions.
+    """Return a position that many *events* before this one, or about as many where there are several partitions.
 
     >>> before(100, 20), unpacked(before(packed([100, 7]), 20), 2)
     (80, [90, 0])

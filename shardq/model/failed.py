@@ -1,6 +1,6 @@
-"""How one try to do a message failed, as it is told to Redis: a text, and what groups such failures.
+"""The failure of one try to do a message, as Redis gets it: a text, and the names that group such failures.
 
-What users raise is looked at here by no code of theirs: an error's class may lie, and its attributes may raise.
+Users' errors are looked at here by no code of theirs: an error's class may lie, and its attributes may raise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME: Final = type.__dict__["__name__"].__get__
 _TRACEBACK: Final = BaseException.__dict__["__traceback__"].__get__
 _OWN: Final = str(Path(__file__).parents[1])
 _UNFIT: Final = re.compile(r"[\s|\x00-\x1f\x7f]")
-"""What no name of a group may have."""
+"""Characters that no name of a group may have."""
 
 
 class FailedTry(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What fails: tries that failed, in groups."""
+"""Failures: tries that failed, in groups."""
 
 from __future__ import annotations
 

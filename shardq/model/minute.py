@@ -1,4 +1,4 @@
-"""What a queue did in one minute of the last eight hours."""
+"""A queue's work in one minute of the last eight hours."""
 
 from __future__ import annotations
 

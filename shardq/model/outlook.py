@@ -1,4 +1,4 @@
-"""What becomes of what waits: for what it waits, when it is done, and what would help."""
+"""The fate of waiting messages: why they wait, when they are done, and what would help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the purge of one tenant removed."""
+"""The messages that the purge of one tenant removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schedule: what is called again and again, and when."""
+"""A schedule: a call that is made again and again, and its times."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def when(self) -> str:
-        """When it is due, in words: its cron line with the zone, or every so many seconds."""
+        """When it is due, in words: its cron line with the zone, or every N seconds."""
         return f"{self.cron} ({self.tz})" if self.cron else f"every {self.every} s"
 
 

@@ -1,4 +1,4 @@
-"""Shares: what each partition of a queue has of the bounds and rates that users give to the queue as a whole.
+"""Shares: each partition's part of the bounds and rates that users give to the queue as a whole.
 
 The parts of a bound add up to it, so the queue never goes beyond it, however its load is spread. The head keeps what
 the user gave beside its own part, as one text: so that is what everybody reads.
@@ -21,7 +21,7 @@ SHARED_SETTINGS: Final = (
     "max_len", "max_dead", "max_dedup", "total_in_flight", "total_rate", "total_burst", "journal", "max_result_bytes",
     "max_schedules",
 )  # fmt: skip
-"""Settings of the queue as a whole, of which each partition has its part."""
+"""Settings of the queue as a whole; each partition has its part of them."""
 
 WHOLE_FIELD: Final = "whole"
 """The field of the head with what the whole queue has of these; others have none."""
@@ -49,17 +49,17 @@ def shares(config: QueueConfig, number: int, count: int) -> dict[str, Any]:
 
 
 def shared(config: QueueConfig, number: int, count: int) -> QueueConfig:
-    """Return the settings of partition *number* of *count*, of a queue with the settings *config*.
+    """Return the settings of partition *number* of *count*, for a queue with the settings *config*.
 
-    *count* is how many are read: what is written to no more still is delivered, and holds what it has. A legacy stream
-    is the head's alone.
+    *count* is how many are read: one that is not written to any more still delivers, and keeps its messages. A legacy
+    stream is the head's alone.
     """
     mine = {"legacy_stream": None, "legacy_group": None} if number else {}
     return replace(config, partitions=1, **mine, **shares(config, number, count))
 
 
 def check_shares(config: QueueConfig, count: int) -> None:
-    """ConfigError for a bound of which *count* partitions cannot have a part each."""
+    """ConfigError for a bound too small for a part in each of *count* partitions."""
     for name in SHARED_SETTINGS:
         total = _burst(config) if name == "total_burst" else getattr(config, name)
         if 0 < total < (count / 1000 if name == "total_rate" else count):
@@ -76,7 +76,7 @@ def _burst(config: QueueConfig) -> int:
 
 
 def whole_text(stored: Mapping[str, str | int]) -> str:
-    """Return the text of what the whole queue has: of the values of settings as they are *stored*.
+    """Return the text of the whole queue's values: those of settings as they are *stored*.
 
     >>> whole_text({"max_len": 100, "total_rate": 2.5}), whole_of("max_len 100 total_rate 2.5")
     ('max_len 100 total_rate 2.5', {'max_len': '100', 'total_rate': '2.5'})

@@ -1,4 +1,4 @@
-"""What one tenant has in a queue."""
+"""The numbers of one tenant in a queue."""
 
 from __future__ import annotations
 

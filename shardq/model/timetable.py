@@ -1,8 +1,8 @@
-"""When a schedule is due: at the times of a cron line in a time zone, or each time that so many seconds are over.
+"""The times of a schedule: those of a cron line in a time zone, or each time that its seconds are over.
 
 Such a time is called a slot, and is here a number of ms since 1970. Slots of `every` are the multiples of their
 interval since 1970, so all workers know the same ones. Those of cron are cronsim's (Debian's cron): 02:30 on the night
-on which the clock skips that time is when the clock goes on, and where it comes twice it is the first one.
+on which the clock skips that time is when the clock continues, and where it comes twice it is the first one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Timetable(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A cron line *cron* with its zone *tz*, or *every* so many seconds. Make it by `timetable`, which checks it."""
+    """A cron line *cron* with its zone *tz*, or an interval of *every* seconds.
+
+    Make it by `timetable`, which checks it.
+    """
 
     cron: str = ""
     tz: str = "UTC"
@@ -87,7 +90,10 @@ class Timetable(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def timetable(cron: str | None, tz: str, every: int | None) -> Timetable:
-    """Return the times of a *cron* line in the zone *tz*, or of *every* so many whole seconds. ConfigError if bad."""
+    """Return the times of a *cron* line in the zone *tz*, or of an interval of *every* whole seconds.
+
+    ConfigError if bad.
+    """
     if (cron is None) == (every is None):
         raise ConfigError("a schedule has a cron line, or every=seconds, and not both")
     if every is not None:

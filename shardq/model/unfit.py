@@ -1,4 +1,4 @@
-"""What does not fit its type, and types that are not there: what is said of them."""
+"""Values that do not fit their types, and types that are not there: the texts about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _OF_THE_TYPE: Final = ("Expected", "Object missing")
 
 
 class Unfit(Exception):
-    """What was read is not of the type. *path* leads to it, *why* says what is expected: no part of the payload."""
+    """The value that was read is not of the type.
+
+    *path* leads to it, *why* says what is expected: no part of the payload.
+    """
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path.lstrip('.')}: {why}" if path else why)

@@ -1,8 +1,7 @@
 """Models of pydantic as arguments and results. shardq does not depend on it: nothing is imported unless it is there.
 
-An annotation that has a model of pydantic, or one of its dataclasses or types, is pydantic's as a whole. What is
-written is what pydantic makes of the value for JSON, so validators see what they see of a request, and strict models
-take it.
+An annotation that has a model of pydantic, or one of its dataclasses or types, is pydantic's as a whole. The text of a
+value is pydantic's JSON of it, so validators see what they see of a request, and strict models take it.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ _FORMS: Final = (
     {"by_alias": True, "exclude_unset": False},
     {"by_alias": False, "exclude_unset": False},
 )
-"""What may be written of a model, the best first: what was set; all, if a default is new each time; by the names, if
-aliases for reading and writing differ."""
+"""The forms in which a model may be written, the best first: the fields that were set; all, if a default is new each
+time; by the names, if aliases for reading and writing differ.
+"""
 
 
 def is_pydantic_s(kind: Any) -> bool:
@@ -100,7 +100,7 @@ def _is_marked(kind: Any) -> bool:
 
 
 def _types_in(kind: Any) -> Iterator[Any]:
-    """Yield *kind*, what it is made of, and the types of fields."""
+    """Yield *kind*, its parts, and the types of fields."""
     ahead, seen = [kind], dict[int, Any]()
     while ahead:
         each = ahead.pop()

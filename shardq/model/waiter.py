@@ -1,4 +1,4 @@
-"""The tenants that wait in a queue, as one look found them: what an outlook is reckoned from."""
+"""The tenants that wait in a queue, as one look found them: the basis of an outlook."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """What one shard key (with `parents`: a parent) has, and what its limits allow.
+    """The numbers of one shard key (with `parents`: a parent), and what its limits allow.
 
-    Its messages are in the streams, held back, delayed or in flight; of those delayed `retrying` were tried before. At
+    Its messages are in the streams, held back, delayed or in flight; `retrying` of those delayed were tried before. At
     most `max_in_flight` may be in flight (0: any number), and `rate` are delivered in a second (0: any number);
     `allowance` is how many more may be delivered now (None: any number). Until `paused_until`, in seconds of the
     server, nothing is (None: it is not paused; infinite: until somebody ends it).
@@ -38,7 +38,7 @@ class Waiter(msgspec.Struct, frozen=True):
 
 
 class Waiters(msgspec.Struct, frozen=True):
-    """Shard keys of which something is known at the instant `time`: all of them (`are_all`), or some by chance.
+    """Shard keys that have something at the instant `time`: all of them (`are_all`), or some by chance.
 
     Those with much are most likely among some, too. `window` is the setting, as are `total_in_flight` and `total_rate`
     (0: no limit). A reader may be blocked until `blocked_until`. The lease that ends last does so at `last_lease_end`

@@ -9,7 +9,7 @@ from typing import Final
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 UNKNOWN_NUMBER: Final = "-"
-"""What stands for a number that nobody knows."""
+"""In place of a number that nobody knows."""
 
 _HALF_A_DAY: Final = 43_200
 _DAY: Final = 86_400

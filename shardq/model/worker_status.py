@@ -1,4 +1,4 @@
-"""What a worker said of itself with its last beat."""
+"""A worker's report in its last beat."""
 
 from __future__ import annotations
 

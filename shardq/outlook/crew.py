@@ -1,4 +1,4 @@
-"""Workers of all queues as one list: how busy they are, what one of them works on for long, how one is gone."""
+"""Workers of all queues as one list: how busy they are, on which jobs they work for long, how one is gone."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MAX_NAMED: Final = 3
 """Queues that a sentence names."""
 
 Worker = Sequence[WorkerStatus]
-"""What one worker told of each of its queues."""
+"""The report of one worker to each of its queues."""
 
 
 def workers(statuses: Iterable[WorkerStatus]) -> list[list[WorkerStatus]]:
-    """Return what is known of each worker, of all of its queues, in the order in which they come."""
+    """Return what is known of each worker, over all of its queues, in the order in which they come."""
     found: dict[str, list[WorkerStatus]] = {}
     for status in statuses:
         found.setdefault(status.id, []).append(status)
@@ -83,7 +83,7 @@ def _longest(worker: WorkerStatus, now: float) -> float:
 
 
 def is_unread(verdict: Verdict, outlook: Outlook | None) -> bool:
-    """Whether messages wait that nobody reads. Of a server that is full the verdict says only that: ask the outlook."""
+    """Whether messages wait that nobody reads. For a full server the verdict says only that: ask the outlook."""
     if verdict.kind == "redis_full":
         return outlook is not None and outlook.reasons["worker"] > 0
     return verdict.kind == "no_worker"
@@ -106,7 +106,7 @@ def gone(worker: WorkerStatus, now: float) -> str:
 
 
 def memory_of(worker: WorkerStatus) -> str:
-    """The memory that a worker had when it was last heard, behind what else is said of it; '' if it did not say."""
+    """The memory that a worker had when it was last heard, behind the rest of its text; '' if it did not say."""
     if not worker.memory:
         return ""
     if not worker.memory_limit:

@@ -137,7 +137,7 @@ def _ends_in(facts: Facts, until: float | None) -> float:
 
 
 def _costs(facts: Facts, pace: DrainPace) -> dict[str | bytes, float]:
-    """Return how much longer than others the jobs of shard keys take, of those of which workers tell."""
+    """Return how much longer than others the jobs of shard keys take, for those that workers report."""
     if not pace.seconds:
         return {}
     done: dict[str | bytes, float] = {}

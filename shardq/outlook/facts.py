@@ -1,4 +1,4 @@
-"""What an outlook and a verdict are reckoned from: the answers of a few calls, of about one moment."""
+"""The facts for an outlook and a verdict: the answers of a few calls, of about one moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shardq.model.worker_status import WorkerStatus
 
 
 class ServerMemory(msgspec.Struct, frozen=True):
-    """What the server says of its memory: bytes `used`, of at most `limit` (0: no limit), writes that it `refused`.
+    """A server's report of its memory: bytes `used`, of at most `limit` (0: no limit), writes that it `refused`.
 
     `refused` counts commands that failed since the memory was full, of all clients, since the server started.
     """
@@ -28,7 +28,7 @@ class ServerMemory(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of a queue.
+    """The known facts of a queue.
 
     `minutes` are the last ones, oldest first. Each of `workers` stands for `worker_factor` of them, where there are too
     many to look at all. `is_read` says whether somebody read in the last 30 s who does not tell of itself, such as a

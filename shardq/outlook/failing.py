@@ -1,4 +1,4 @@
-"""Whether one kind of task fails, and what is said of it."""
+"""Whether one kind of task fails, and the sentence about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WITHOUT_CLASS: Final = {
 
 
 Kind = tuple[str, str]
-"""What fails: a task, and what its error is called."""
+"""A kind of failure: a task, and the name of its error."""
 
 
 def kind_of(failure: Failure) -> Kind:
@@ -48,7 +48,7 @@ def kind_of(failure: Failure) -> Kind:
 
 
 def error_of(failure: Failure) -> str:
-    """What the error of a group is called: its class, or how the tries failed where there was none."""
+    """The name of a group's error: its class, or how the tries failed where there was none."""
     if failure.reason in ("retry", "dead", "rejected"):
         return failure.error_type or failure.reason
     return f"{failure.error_type}, {failure.reason}" if failure.error_type else failure.reason
@@ -57,8 +57,8 @@ def error_of(failure: Failure) -> str:
 def united(failures: Iterable[Failure]) -> list[Failure]:
     """Unite the groups of one task that have one error: tries that are tried again, and those that were the last.
 
-    To whoever looks these are one thing that fails. How many tenants have both nobody knows: there are at least as many
-    as of the one that has more.
+    To a reader these are one thing that fails. How many tenants have both nobody knows: there are at least as many as
+    of the one that has more.
     """
     found: dict[tuple[str, str], Failure] = {}
     for each in failures:
@@ -97,7 +97,7 @@ def fails_of(facts: Facts) -> frozenset[Kind]:
 
 
 def fails_by_count(failures: Iterable[Failure]) -> frozenset[Kind]:
-    """Return the same where nobody knows how much is done beside: what fails more than a few times."""
+    """Return the same where nobody knows how much is done beside: the groups that fail more than a few times."""
     return frozenset(kind_of(each) for each in united(failures) if each.recent > FAILS)
 
 
@@ -125,13 +125,13 @@ def _done_lately(facts: Facts) -> list[TaskMinute]:
 
 
 def _done_kinds(facts: Facts) -> set[str]:
-    """Return the kinds of task of which something was done lately: by the minutes, and by workers that live."""
+    """Return the kinds of task with something done lately: by the minutes, and by workers that live."""
     told = {each.task for worker in facts.working for each in worker.tasks if each.done}
     return told | {each.task for each in _done_lately(facts) if each.done}
 
 
 def sentence_of(groups: Sequence[Failure], facts: Facts) -> tuple[Parts, float | None]:
-    """Return what is said of the first of *groups* beside the other kinds of task, and since when it fails."""
+    """Return the sentence about the first of *groups* beside the other kinds of task, and since when it fails."""
     first = groups[0]
     parts, since = group_parts(first, facts.now)
     others = len({each.task for each in groups} - {first.task})
@@ -143,7 +143,7 @@ def sentence_of(groups: Sequence[Failure], facts: Facts) -> tuple[Parts, float |
 
 
 def group_parts(group: Failure, now: float) -> tuple[Parts, float | None]:
-    """Return what fails, since when, of what, and (the last part) how often and of how many; and since when."""
+    """Return what fails, since when, for what, and (the last part) how often and of how many; and since when."""
     since = since_of(group, now)
     when: Parts = [" for more than an hour"] if since is None else [" since ", At(since, now)]
     error = name_of(group.error_type) if group.error_type else _WITHOUT_CLASS.get(group.reason, "errors")

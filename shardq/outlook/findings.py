@@ -1,4 +1,4 @@
-"""What is wrong with a queue: nobody reads it, its leases end by time, it was paused and forgotten."""
+"""Problems of a queue: nobody reads it, its leases end by time, it was paused and forgotten."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A pause: of a shard key, or (None) of the whole queue; since when, until when, by whom, and why.
+    """A pause: of a shard key, or (None) the whole queue; since when, until when, by whom, and why.
 
     `since` is None if nobody knows. `until` is infinite if it has no end, and None if there is no pause.
     """
@@ -82,8 +82,9 @@ def of_silent(queue: str, away: Sequence[int]) -> Iterator[Finding]:
         yield Finding(
             "partitions",
             f"{plural(len(away), 'partition')} of it did not answer: {some}.",
-            "Its node is down, or out of reach: CLUSTER NODES names it. The other partitions go on. Writes whose shard "
-            "keys have their home there fail, and what it has is not read, until it is back or a replica takes over.",
+            "Its node is down, or out of reach: CLUSTER NODES names it. The other partitions continue. Writes whose "
+            "shard keys have their home there fail, and its messages are not read, until it is back or a replica takes "
+            "over.",
             queue,
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIN_SHARE = 0.05
-"""What those that wait have of the capacity at least, however much others write meanwhile."""
+"""The least part of the capacity for those that wait, however much others write meanwhile."""
 _NOTHING = 1e-9
 
 
@@ -47,7 +47,7 @@ class FluidPart:
 
 
 def flow(parts: Sequence[FluidPart], capacity: float, background: float = 0.0) -> None:
-    """Work out when each of *parts* is served, at so many messages a second, of which *background* are of others."""
+    """Work out when each of *parts* is served, at *capacity* messages a second; *background* of them are of others."""
     spare = max(capacity - background, capacity * MIN_SHARE)
     waiting = [each for each in parts if each.left > _NOTHING]
     for each in parts:
@@ -84,7 +84,7 @@ def _until_change(part: FluidPart) -> float:
 def _still_waiting(waiting: list[FluidPart], now: float) -> list[FluidPart]:
     found = []
     for each in waiting:
-        # Of large numbers less than this is lost in the last digits.
+        # In large numbers less than this is lost in the last digits.
         if each.left <= _NOTHING + 1e-12 * now * max(1.0, each.pace if math.isfinite(each.pace) else 1.0):
             each.done_at = now
         else:
@@ -93,7 +93,7 @@ def _still_waiting(waiting: list[FluidPart], now: float) -> list[FluidPart]:
 
 
 def _share(active: Sequence[FluidPart], spare: float) -> None:
-    """Give each its pace: equal parts by weight, of who may have less the rest goes to the others."""
+    """Give each its pace: equal parts by weight; if some may have less, the rest goes to the others."""
     # Those that their limits stop first come first.
     order = sorted(active, key=lambda each: each.most * each.cost / each.weight)
     weights = sum(each.weight * each.count for each in order)

@@ -1,4 +1,4 @@
-"""What a change would do to those that wait, before it is made: it is reckoned as the outlook is, with the change."""
+"""The effect of a change on those that wait, before it is made: it is reckoned as the outlook is, with the change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Key = str | bytes
 Change = Callable[[Waiter], Waiter]
 
 MIN_CHANGE: Final = 0.5
-"""Seconds by which a wait changes at least, if that is told."""
+"""Seconds by which a wait changes at least, if that is shown."""
 LONG_WAIT_SECONDS: Final = 60.0
 """Seconds from which on it is a warning that others wait longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """When what waits is served, before a change and after it: of one shard key (`own`), and of all others.
+    """When waiting messages are served, before a change and after it: those of one shard key (`own`), and the others.
 
     All are seconds; None where nobody knows, or where it is never served as things stand. `is_known` says whether the
     queue is served at a pace that is known, so that a change of the others' wait would be seen.
@@ -51,9 +51,9 @@ class Effect:
         """Return what it means for the others, as a sentence; '' where nobody knows. *at_most*: it may be less.
 
         >>> Effect(True, others_before=8.0, others_after=11.0).on_others()
-        'The others wait 3.0 s longer: what waits of them is served in 11 s instead of 8.0 s.'
+        'The others wait 3.0 s longer: their messages are served in 11 s instead of 8.0 s.'
         >>> Effect(True, others_before=480.0, others_after=12.0).on_others()
-        'What waits of the others is served in 12 s instead of 8 min.'
+        'The messages of the others are served in 12 s instead of 8 min.'
         >>> Effect(True, others_before=0.0, others_after=0.2).on_others()
         'Nobody else waits longer.'
         """
@@ -63,13 +63,13 @@ class Effect:
             return "Nobody else waits longer."
         times = f"served in {span(self.others_after)} instead of {span(self.others_before)}"
         if self.longer < 0:
-            return f"What waits of the others is {times}."
+            return f"The messages of the others are {times}."
         most = "at most " if at_most else ""
-        return f"The others wait {most}{span(self.longer)} longer: what waits of them is {times}."
+        return f"The others wait {most}{span(self.longer)} longer: their messages are {times}."
 
 
 class Foresight:
-    """What changes would do to those that wait in one queue, by *facts* of one look at it."""
+    """The effects of changes on those that wait in one queue, by *facts* of one look at it."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

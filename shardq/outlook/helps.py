@@ -1,4 +1,4 @@
-"""What one could do about a backlog, and what it would change. What would change little says so, too."""
+"""Remedies for a backlog, and their effects. A remedy that would change little says so, too."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shardq.outlook.sentence import Bold, Parts
 
 MORE_WORKERS = 2
 HELPING_SHARE = 0.8
-"""What helps makes a time shorter than this part of it."""
+"""A remedy makes a time shorter than this part of it."""
 ADVISED = 3
-"""Limits, and pauses, of which is told what it would change to end them."""
+"""Limits, and pauses, whose end is reckoned."""
 MIN_MESSAGES = 10
-"""Messages that wait for a limit or a pause from which on that is told."""
+"""Messages that wait for a limit or a pause from which on that is shown."""
 SOON_SECONDS = 3.0
 """Seconds of work that are no backlog yet."""
 HALF = 0.5
@@ -189,7 +189,7 @@ def _known(seconds: float) -> float | None:
 
 
 def effect_of(found: Help) -> Parts:
-    """Return what it would change, beside a word that says whether it helps: a time, and instead of which.
+    """Return the effect, beside a word that says whether it helps: a time, and the time before.
 
     >>> effect_of(Help("two more workers", True, 240.0, 480.0, "4 min"))
     ['4 min', ' instead of 8 min']
@@ -201,7 +201,7 @@ def effect_of(found: Help) -> Parts:
 
 
 def effect_of_whom(found: Help) -> Parts:
-    """Return the same, and of whom a time is: of one tenant, or of all that wait.
+    """Return the same, and whose time it is: that of one tenant, or of all that wait.
 
     >>> effect_of_whom(Help("two more workers", True, 240.0, 480.0, "4 min"))
     ['all served in ', '4 min', ' instead of 8 min']

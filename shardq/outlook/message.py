@@ -23,7 +23,7 @@ _DEAD: Final = {
 
 
 class Next(msgspec.Struct, frozen=True):
-    """What will happen to a message next: a `text`, and `at` which time of the server, as far as that is known.
+    """The next event of a message: a `text`, and `at` which time of the server, as far as that is known.
 
     `is_certain` is False where the time is an estimate.
     """
@@ -35,7 +35,7 @@ class Next(msgspec.Struct, frozen=True):
 
 
 class MessageCase(msgspec.Struct, frozen=True):
-    """What is known of one message: its status, what becomes of the queue, and how often it is delivered at most.
+    """The known facts of one message: its status, the outlook of the queue, and how often it is delivered at most.
 
     The outlook is one that was asked for the message's shard key; None where nobody asked. `max_deliveries` is the
     setting, 0 where there is no limit.
@@ -52,7 +52,7 @@ class MessageCase(msgspec.Struct, frozen=True):
 
     @property
     def tenant(self) -> TenantOutlook | None:
-        """What becomes of its tenant."""
+        """The outlook of its tenant."""
         rows = self.outlook.tenants if self.outlook else ()
         return next((each for each in rows if each.shard_key == self.status.shard_key), None)
 

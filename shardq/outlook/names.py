@@ -13,14 +13,14 @@ MARKS: Final = 4
 
 
 def name_of(key: str | bytes, letters: int = LETTERS) -> str:
-    r"""Return a shard key, a task or a person's name as it stands in a sentence, in at most so many *letters*.
+    r"""Return a shard key, a task or a person's name for a sentence, in at most *letters* letters.
 
     >>> name_of("lumen-labs"), name_of("a\nb\x1b[31m"), name_of(b"\xff"), len(name_of("x" * 1000))
     ('lumen-labs', 'a\\nb\\x1b[31m', '\\xff', 40)
     """
     if not key:
         return "''"
-    # What is cut off need not be looked at.
+    # The part that is cut off need not be looked at.
     text = key[: 4 * letters].decode(errors="backslashreplace") if isinstance(key, bytes) else key[: letters + 1]
     if not text.isascii() or not text.isprintable():
         text = "".join(_shown(text))

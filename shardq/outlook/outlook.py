@@ -1,4 +1,4 @@
-"""What becomes of what waits: for what, when it is served, and what would help."""
+"""The fate of waiting messages: for what they wait, when they are served, and what would help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shardq.outlook.pickups import pickup_of_others
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """What becomes of the backlog: in how many `seconds` it is served, and `why` that is not known, or supposed."""
+    """The fate of the backlog: in how many `seconds` it is served, and `why` that is not known, or supposed."""
 
     state: DrainState
     seconds: float | None
@@ -96,7 +96,7 @@ def drain_of(facts: Facts, pace: DrainPace, crowd: Crowd) -> Drain:
         return Drain("stands", None, "no worker reads it")
     if not pace.capacity:
         return Drain("unknown", None, "nobody knows yet how fast it is served")
-    # What is served within seconds is no backlog that grows.
+    # A backlog that is served within seconds is none that grows.
     if facts.paused_until is None and 0 < facts.stats.runnable <= SOON_SECONDS * pace.capacity:
         return Drain("drains", facts.stats.runnable / pace.capacity)
     if pace.grows and facts.stats.runnable:

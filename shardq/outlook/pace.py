@@ -91,7 +91,7 @@ def _told_rate(facts: Facts) -> float | None:
 def _written(lately: Sequence[Minute], usual: Sequence[float], rate: float | None) -> tuple[float | None, bool]:
     """Return how many are written a second, and whether there are too few minutes to tell.
 
-    A minute in which far more was written than in others says nothing of those to come: of three the middle one counts.
+    A minute with far more writes than others says nothing of those to come: the middle one of three counts.
     """
     counted = [each.written / MINUTE for each in lately if each.written is not None]
     if len(counted) >= 3:
@@ -99,7 +99,7 @@ def _written(lately: Sequence[Minute], usual: Sequence[float], rate: float | Non
     if not counted:
         return None, True
     last = counted[-1]
-    # Of a burst nobody can say whether it goes on.
+    # Nobody can say whether a burst continues.
     return (None, True) if rate is not None and last >= rate and len(usual) < 3 else (last, False)
 
 

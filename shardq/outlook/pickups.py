@@ -9,7 +9,7 @@ from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
 from shardq.protocol.beats import percentile
 
 PICKUP_SHARE: Final = 0.99
-"""The share of pick-ups that were no slower than what is told."""
+"""The share of pick-ups that were no slower than the value."""
 
 
 def pickup_of_others(workers: Sequence[WorkerStatus], held: Collection[str | bytes]) -> float | None:
@@ -17,7 +17,7 @@ def pickup_of_others(workers: Sequence[WorkerStatus], held: Collection[str | byt
 
     Those that are *held* are left out: a large one, and who waits for a limit or a pause of its own.
 
-    Of those of whom workers tell each by itself it is the slowest.
+    It is the slowest of those that workers report by name.
     """
     counts = [0] * len(PICKUP_BOUNDS)
     found = []

@@ -32,7 +32,7 @@ class QueueLook(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, int, str]:
-        """Where it stands: the worst first, then by what is wrong, then the one of which most waits."""
+        """Its place: the worst first, then by the problem, then the one with most waiting."""
         if self.verdict is None:
             return 0 if self.is_missing else len(SEVERITIES), 0, 0, self.name
         backlog = self.stats.backlog if self.stats else 0
@@ -53,7 +53,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(ordered: Sequence[QueueLook], *, named: bool = False) -> list[Sentence]:
-    """Return how the queues are, the worst first: what is wrong, behind how many need you if more are told of.
+    """Return the state of the queues, the worst first: the problem, behind how many need you if there are more.
 
     A sentence that stands alone names its queue only if all are to be *named*.
     """

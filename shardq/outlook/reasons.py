@@ -20,7 +20,7 @@ REASON_WORDS: Final[Mapping[WaitReason, tuple[str, str]]] = {
     "delay": ("not due yet", "written for later"),
     "retry": ("to be tried again", "it failed, and waits for its next try"),
 }
-"""What each reason is called, and what it means."""
+"""The name of each reason, and its meaning."""
 
 
 def nothing() -> Reasons:
@@ -40,7 +40,7 @@ def of_queue(facts: Facts) -> Reasons:
     limited = _within(stats.limited, backlog)
     found["pause"] = _within(_paused(facts), limited)
     others = backlog - limited
-    # What a read could get now is less than that only where the limits of the whole queue say so.
+    # A read could get less now only where the limits of the whole queue say so.
     runnable = _within(stats.runnable, others)
     found["limit"] = limited - found["pause"] + others - runnable
     found["turn" if facts.has_reader else "worker"] = runnable
@@ -67,7 +67,7 @@ def _paused(facts: Facts) -> int:
     paused = sum(each.blocked for each in rows if each.paused_until is not None)
     found = sum(each.blocked for each in rows)
     if facts.waiters.are_all or found == 0:
-        # Of one moment later than the stats, so of those that wait for anything it is a share, too.
+        # It is from a moment later than the stats, so among those that wait for anything it is a share, too.
         return facts.stats.limited if paused and paused == found else paused
     return round(facts.stats.limited * paused / found)
 

@@ -1,4 +1,4 @@
-"""What is said of one thing on a screen: a sentence, and what stands below it."""
+"""The text about one thing on a screen: a sentence, and the lines below it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Said(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What is said below it, as plain text."""
+        """The lines below it, as plain text."""
         return "".join(self.second)
 
 

@@ -1,4 +1,4 @@
-"""A sentence of which parts are bold, and parts are times."""
+"""A sentence with bold parts, and with times among its parts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def moments_in(parts: Parts) -> tuple[tuple[int, int, float], ...]:
 
 
 def parts_of(verdict: Verdict) -> Parts:
-    """Return the parts of a verdict's sentence, of which it was joined.
+    """Return the parts that a verdict's sentence was joined from.
 
     >>> parts_of(Verdict("exports", 0.0, "no_worker", "bad", "exports has no worker.", bold=((0, 7),)))
     ['exports', ' has no worker.']

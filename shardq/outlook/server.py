@@ -1,4 +1,4 @@
-"""What a server says of its memory."""
+"""A server's report of its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to a message, event by event, in words."""
+"""The story of a message, event by event, in words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KIND_NAMES: Final = {
     "purged": "Purged",
     "vanished": "Vanished",
 }
-"""What each kind of event of a message is called."""
+"""The name of each kind of event of a message."""
 
 KIND_WORDS: Final = {
     "replaced": "a write with its unique key gave it another payload",
@@ -46,7 +46,7 @@ KIND_WORDS: Final = {
     "cancelling": "while it was worked on: it is not delivered again",
     "vanished": "its entry was deleted by hand",
 }
-"""What is said of kinds of which there is nothing else to say."""
+"""The text for kinds that have nothing else to say."""
 
 LAST_KINDS: Final = frozenset({"acked", "deleted", "expired", "cancelled", "purged", "vanished"})
 """Events after which there is no more of a message."""
@@ -54,7 +54,7 @@ LAST_KINDS: Final = frozenset({"acked", "deleted", "expired", "cancelled", "purg
 _BAD_KINDS: Final = frozenset({"nacked", "lease_ended", "rejected", "dead", "no_room"})
 FIRST_EVENTS: Final = 5
 LAST_EVENTS: Final = 25
-"""Events that are told of a longer story: the first and the last ones."""
+"""Events that are shown of a longer story: the first and the last ones."""
 
 
 class ToldEvent(NamedTuple):
@@ -69,9 +69,9 @@ class ToldEvent(NamedTuple):
 
 
 def story_of(events: Sequence[Event]) -> list[ToldEvent]:
-    """Return the events of one message as they are told, of many the first and the last ones.
+    """Return the events of one message for display, the first and the last ones if there are many.
 
-    Not what was charged while a handler ran: how long it ran is told at its end.
+    Charges while a handler ran are left out: how long it ran is shown at its end.
     """
     events = [each for each in events if each.kind != "charged"]
     told = [_told(each, events[at - 1] if at else None) for at, each in enumerate(events)]

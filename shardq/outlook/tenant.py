@@ -21,16 +21,16 @@ from shardq.outlook.sentence import At, Bold, Parts
 SOON_SECONDS: Final = 3.0
 """Seconds within which all is served of one that hardly waits."""
 LONG_WAIT_SECONDS: Final = 60.0
-"""Seconds from which on it is told that one waits for its turns."""
+"""Seconds from which on a wait for turns is shown."""
 MANY_WAITING: Final = 500
-"""Messages that wait for turns from which on that is told, where nobody knows how long."""
+"""Messages that wait for turns from which on that is shown, where nobody knows how long."""
 MAX_NOTE: Final = 200
 """Letters of a note."""
 MINUTE: Final = 60.0
 
 
 class TenantLoad(msgspec.Struct, frozen=True):
-    """What workers did for one tenant in their last minute, as far as they tell of it.
+    """The workers' work for one tenant in their last minute, as far as they report it.
 
     `done` jobs, `rate` a second and a `share` of all; 99 of 100 of its messages waited for at most `pickup_p99` seconds
     (None: none came).
@@ -43,7 +43,7 @@ class TenantLoad(msgspec.Struct, frozen=True):
 
 
 def works_of(workers: Sequence[WorkerStatus]) -> dict[str | bytes, TenantLoad]:
-    """Return what was done for each tenant of which workers that live tell: each tells of the 20 that had most."""
+    """Return the work for each tenant that living workers report: each reports the 20 that had most."""
     working = [each for each in workers if each.state == "working"]
     total = sum(each.done for each in working)
     found: dict[str | bytes, TenantLoad] = {}
@@ -64,7 +64,7 @@ NO_WORK: Final = TenantLoad(0, 0.0, 0.0, None)
 
 
 class TenantCase(msgspec.Struct, frozen=True):
-    """What is known of one tenant: what it has, its outlook (None: nothing of it waits), what people gave it."""
+    """The known facts of one tenant: its numbers, its outlook (None: nothing of it waits), people's settings for it."""
 
     tenant: Tenant
     outlook: Outlook
@@ -151,7 +151,7 @@ def _paused(case: TenantCase, pause: Control) -> Said:
     else:
         parts += [", and nothing of it waits."]
     end: Parts = ["It ends by itself at ", At(pause.until, case.now), "."]
-    rest = "Until then nothing of it is delivered; what is in flight goes on."
+    rest = "Until then nothing of it is delivered; messages in flight continue."
     note = f"“{name_of(pause.note, MAX_NOTE)}”, says the pause." if pause.note else ""
     return said("pause", parts, sentences("Somebody must end the pause." if is_endless else end, rest, note))
 

@@ -31,7 +31,7 @@ def suffering(outlook: Outlook, works: Mapping[str | bytes, TenantLoad]) -> list
 
 
 def tenants_said(outlook: Outlook, count: int, works: Mapping[str | bytes, TenantLoad], *, is_paused: bool) -> Said:
-    """Return how *count* tenants are, of which workers tell what they did for some; *is_paused*: the whole queue."""
+    """Return the state of *count* tenants; workers report their work for some; *is_paused*: the whole queue."""
     all_of_them, reasons = plural(count, "tenant"), outlook.reasons
     if is_paused:
         waits = _messages_wait(reasons["pause"]) if reasons["pause"] else "nothing waits"

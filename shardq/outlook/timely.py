@@ -14,7 +14,7 @@ from shardq.outlook.names import name_of
 from shardq.outlook.sentence import Bold, Parts
 
 RunKind: TypeAlias = Literal["done", "failed", "retry", "waits", "runs", "comes"]
-"""What became of a call: "comes" is one that is not due yet, "done" also one of which nothing is known any more."""
+"""The outcome of a call: "comes" is one that is not due yet, "done" also one that nothing is known of any more."""
 
 _KINDS: Final[dict[str, RunKind]] = {"dead": "failed", "in_flight": "runs", "done": "done", "unknown": "done"}
 _WORDS: Final[dict[RunKind, str]] = {
@@ -25,7 +25,7 @@ _WORDS: Final[dict[RunKind, str]] = {
 def became(status: MessageStatus) -> tuple[RunKind, str]:
     """Return what became of a call of a schedule, and that in words.
 
-    Of a call that was settled nothing is kept but its result, if the queue keeps results: without, it was done, or
+    Nothing but its result is kept of a call that was settled, if the queue keeps results: without, it was done, or
     somebody removed it.
     """
     kind = _KINDS.get(status.state, "waits")

@@ -1,4 +1,4 @@
-"""What the partitions of a queue say of themselves, together: numbers are added, lists joined."""
+"""The answers of a queue's partitions, together: numbers are added, lists joined."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_FAILURES: Final = 200
 def statistics(found: Sequence[QueueStats]) -> QueueStats:
     """Return the numbers of a queue: those of its partitions added, each of an instant of its own.
 
-    What is of one moment or of the queue as a whole is that of the head, such as its name, its id and a pause.
+    Facts of one moment or of the queue as a whole are those of the head, such as its name, its id and a pause.
     """
     due = [each.next_due for each in found if each.next_due is not None]
     return replace(
@@ -47,7 +47,7 @@ def failures(found: Sequence[Sequence[Failure]]) -> list[Failure]:
 
 
 def _failure(some: Sequence[Failure]) -> Failure:
-    """Return one group of failures, of what partitions say of it. A shard key is in one of them."""
+    """Return one group of failures, from those of the partitions. A shard key is in one of them."""
     return replace(
         max(some, key=lambda each: each.last),
         first=min(each.first for each in some),

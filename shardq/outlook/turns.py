@@ -1,4 +1,4 @@
-"""Whose turn is next: an estimate, from the numbers of one moment."""
+"""The order of the next turns: an estimate, from the numbers of one moment."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from shardq.model.waiter import Waiter
 from shardq.outlook.facts import Facts
 
 TURNS: Final = 40
-"""Turns that are told."""
+"""Turns that are shown."""
 
 
 class TenantTurn(NamedTuple):
-    """So many messages in a row of one shard key."""
+    """A number of messages in a row from one shard key."""
 
     shard_key: str | bytes
     times: int
@@ -22,8 +22,9 @@ class TenantTurn(NamedTuple):
 def next_turns(facts: Facts, count: int = TURNS) -> tuple[TenantTurn, ...]:
     """Return the next turns, as the scheduler would give them if nothing was written or done meanwhile.
 
-    First comes who has fewest in flight for its weight, of these who had least of the workers in the last minute. What
-    waits for a limit or a pause has no turn. () where nobody reads, where the queue is paused, and without a window.
+    First comes the one with fewest in flight for its weight, among these the one that had least of the workers in the
+    last minute. Messages that wait for a limit or a pause have no turn. () where nobody reads, where the queue is
+    paused, and without a window.
     """
     if not facts.has_reader or facts.paused_until is not None or not facts.waiters.window:
         return ()

@@ -1,4 +1,4 @@
-"""What operators have under way on a queue, in words."""
+"""Operators' actions on a queue that are under way, in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS_OF_ACTIONS: Final[Mapping[ActionKind, str]] = {
     "cancel": "cancel",
     "retry_now": "retry",
 }
-"""What an action is called."""
+"""The name of an action."""
 _RUNNING: Final = ("running", "stopping")
 
 

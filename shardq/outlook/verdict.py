@@ -75,10 +75,10 @@ def redis_full(facts: Facts, outlook: Outlook) -> Verdict | None:
     written = facts.waiters.last_written
     is_writing = written is not None and facts.now - written < GOOD_WRITE_SECONDS and memory.share < SURELY_FULL_SHARE
     if not memory.refused or is_writing:
-        rest = "soon writes fail; reads and acks go on."
+        rest = "soon writes fail; reads and acks continue."
         return said(facts, "redis_full", "bad", [Bold("Redis is nearly full"), how, rest], known=known)
     since = _writes_fail_since(facts)
-    rest = f", {number(memory.refused)} so far; reads and acks go on."
+    rest = f", {number(memory.refused)} so far; reads and acks continue."
     parts = [Bold("Redis is full"), how, "writes fail", *_since(since, facts.now), rest]
     return said(facts, "redis_full", "bad", parts, since=since, known=known)
 
@@ -206,7 +206,7 @@ def _how_it_ends(large: TenantOutlook, outlook: Outlook) -> Parts:
 
 
 def _ends(one: Parts, other: Parts) -> Parts:
-    """Join two halves of a sentence, of which either may be missing."""
+    """Join two halves of a sentence; either may be missing."""
     if one and other:
         return [*one, "; the ", *other, "."]
     if other:
@@ -227,7 +227,7 @@ def _others(facts: Facts, outlook: Outlook) -> Parts:
 def _count_others(facts: Facts, outlook: Outlook) -> tuple[int, bool]:
     """Return how many shard keys there are besides the largest one, and whether these are all.
 
-    The queue knows those of which something waits or is in flight, its workers some of those that they served.
+    The queue knows those with something waiting or in flight, its workers some of those that they served.
     """
     large = outlook.tenants[0].shard_key
     if not facts.waiters.are_all:

@@ -81,7 +81,7 @@ def _stopped(running: Running, timeout: float | None) -> Op[None]:
 
 
 def take_over(parts: Parts, action_id: str, timeout: float | None, how: str = "take") -> Op[list[Running]]:
-    """Go on with an action in all partitions in which it can be taken over. ConfigError if there is none."""
+    """Continue an action in all partitions in which it can be taken over. ConfigError if there is none."""
     found = yield from run_together([actions.take_over(state, action_id, timeout, how) for state in parts.states])
     return known(found)
 

@@ -1,6 +1,6 @@
 """Away: the partitions of a queue that do not answer one client, and that its reads leave out for now. No I/O.
 
-A call that is late goes on, and its partition is left out until it ends. A partition that fails is left out until a
+A call that is late continues, and its partition is left out until it ends. A partition that fails is left out until a
 probe is answered: readers send one now and then, which is later each time. If all are away, none is left out: then a
 read waits for all, and says what went wrong.
 """
@@ -20,7 +20,10 @@ MAX_RETRY: Final = 2.0
 
 
 class Away:
-    """Which of so many partitions are away. *now* is the local clock. Not safe across threads: a client locks it."""
+    """The partitions that are away, out of *count*.
+
+    *now* is the local clock. Not safe across threads: a client locks it.
+    """
 
     def __init__(self, turns: PartitionTurns, partitions: int, now: Callable[[], float]) -> None:
         self._turns, self._partitions, self._now = turns, partitions, now

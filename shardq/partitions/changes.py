@@ -1,6 +1,6 @@
 """A change of all partitions: where it fails in one, the error says which others have changed.
 
-Each is changed by a call of its own, so nobody can change all or none. What is changed in a part is told as PartlyDone,
+Each is changed by a call of its own, so nobody can change all or none. A change in a part is reported as PartlyDone,
 and never as the error of one partition, which speaks of that alone: "nothing was changed".
 """
 

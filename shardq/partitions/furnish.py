@@ -23,14 +23,14 @@ _GIVEN: Final[Sequence[tuple[str, Callable[..., Op[Any]], str, Any]]] = (
     ("limits", limits.set_limits, "limits", Limits()),
     ("weights", weights.set_weights, "weight", 1),
 )
-"""What shard keys have of their own: its name among controls, how it is given, its field there, and that of nobody."""
+"""Shard keys' own values: the name among controls, how it is given, its field there, and that of nobody."""
 _COPIED: Final = tuple(name for name in QueueConfig.__struct_fields__ if name not in ("streams", "partitions"))
 
 
 def furnish(head: QueueState, state: QueueState, count: int, timeout: float | None) -> Op[None]:
     """Create a partition if it is not there, and give it what the head has: settings, shards, plans, limits, pauses.
 
-    Of what is the whole queue's it gets its part, as one of *count* partitions. Its epoch moves in any case. So who
+    It gets its part of the whole queue's values, as one of *count* partitions. Its epoch moves in any case. So who
     looked at it before does not delete it now (`tidy`).
     """
     state.requested = shared(head.config, state.number, count)

@@ -55,9 +55,9 @@ def dealt(
     if _is_old(parts):
         told, asked = parts.told, (yield from outcome_of(ask_map(parts.whole, until)))
         parts = parts.whole.parts or parts
-        if asked is None:  # it is the newest there is, also where a failover has lost what a partition was told of
-            parts.generation = max(parts.generation, min(told, parts.told))  # less if the queue was made anew
-    generation = parts.generation  # read once: it is what the former homes are told
+        if asked is None:  # it is the newest there is, also where a failover has lost what a partition knew
+            parts.generation = max(parts.generation, min(told, parts.told))  # less if the queue was recreated
+    generation = parts.generation  # read once: the former homes get the same
     found = yield from _places(parts, generation, messages, until, run)
     if isinstance(asked, ShardqError):
         found = [asked if each.has_key else found[at] for at, each in enumerate(messages)]
@@ -105,7 +105,7 @@ def _places(
 def _knows(state: QueueState, generation: int, messages: Sequence[Outgoing], until: float) -> Op[list[bool]]:
     """Return of each message whether a key of it is known in a partition. One that is gone knows none.
 
-    It is told of the *generation* of the map by which this asks.
+    It learns the *generation* of the map by which this asks.
     """
     keys = [(at, *each) for at, message in enumerate(messages) for each in _keys_of(message)]
     known = [False] * len(messages)

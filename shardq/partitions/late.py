@@ -1,4 +1,7 @@
-"""Late: what calls bring whose reader did not wait for them. It goes to whoever waits or reads next, or back."""
+"""Late: messages of calls whose reader did not wait for them.
+
+They go to the reader that waits or reads next, or back.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from shardq.ops.read.glance import Glance, glance
 from shardq.partitions.parts import Parts
 
 PATIENCE: Final = 0.25
-"""Seconds in which a partition must answer, or the reader goes on without it."""
+"""Seconds in which a partition must answer, or the reader continues without it."""
 
 HELD_SECONDS: Final = 1.0
 """Seconds for which messages that came late are kept for a reader."""
@@ -135,7 +138,10 @@ def offer_to(
 
 
 def begun(pending: Any, rows_of: Callable[[Any], list[Received] | None], op: Op[list[Received]]) -> Left:
-    """Return the first try of a read that is late, as an operation. *rows_of* its end are None if *op* must go on."""
+    """Return the first try of a read that is late, as an operation.
+
+    *rows_of* its end are None if *op* must continue.
+    """
 
     def made() -> Op[list[Received]]:
         (ended,) = yield Late(pending, (0,))
@@ -148,10 +154,10 @@ def begun(pending: Any, rows_of: Callable[[Any], list[Received] | None], op: Op[
 
 
 def reads_aside(parts: Parts, wanted: Any, number: int, left: Left) -> None:
-    """Let a call that is late go on in the background."""
+    """Let a call that is late continue in the background."""
     with parts.lock:
         parts.away.late(number)
-    # Its own from now on: what it is granted is not the reader's to give back.
+    # Its own from now on: the reader may not give back the messages that it is granted.
     if own := [each for each in wanted.granted if each[0] == number]:
         wanted.granted.remove(own[-1])
     wanted.aside(bring(parts, number, left, wanted.visibility, wanted.offer))

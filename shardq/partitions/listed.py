@@ -17,8 +17,8 @@ from shardq.partitions.parts import MakeState, slots_of
 def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> Op[list[Partition]]:
     """Return the partitions of a queue, by the map that it has now. It only reads.
 
-    Of one that does not answer, or is gone, there are no stats; if none answers, the error is raised. One that is being
-    removed is not gone: it was empty, and is there until it has left the map.
+    One that does not answer, or is gone, has no stats; if none answers, the error is raised. One that is being removed
+    is not gone: it was empty, and is there until it has left the map.
     """
     until = head.until(timeout)
     seen = yield from sight(head, until)

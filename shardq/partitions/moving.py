@@ -1,4 +1,4 @@
-"""Stored schedules move to the homes of their shard keys, as far as possible: what stays is written where it is."""
+"""Stored schedules move to the homes of their shard keys, as far as possible: the others are written where they are."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from shardq.partitions.parts import Parts
 
 
 def move_home(parts: Parts, timeout: float | None, states: Sequence[QueueState] = ()) -> Op[None]:
-    """Move the schedules of these *states*, all by default, whose home is elsewhere. What fails is logged, and stays.
+    """Move the schedules of these *states*, all by default, whose home is elsewhere.
 
-    What is stored by an old map later stays, too: until the next `resize`, or until its partition is to be removed.
+    A failure is logged, and the schedule stays.
+
+    Schedules stored by an old map later stay, too: until the next `resize`, or until their partition is to be removed.
     """
     for state in states or parts.states:
         found = yield from outcome_of(stored.listed(state, timeout))

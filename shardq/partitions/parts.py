@@ -1,4 +1,4 @@
-"""What one client knows of the partitions of a queue: its map, a state of each, and whose turn it is."""
+"""One client's view of the partitions of a queue: its map, a state of each, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from shardq.sharding import key_bytes
 
 T = TypeVar("T")
 MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
-"""Makes the state of a partition: of the queue of this state, its number and its name."""
+"""Makes the state of a partition: from the queue's state, its number and its name."""
 
 Ask: TypeAlias = Callable[[Op[None]], object]
 """Runs an operation beside the calls of a client, which do not wait for it."""
@@ -54,12 +54,12 @@ after_fork(_forked)
 
 
 class Common:
-    """What the partitions of one queue of one client have in common under all maps, also while the queue is gone.
+    """The common part of the partitions of one queue of one client under all maps, also while the queue is gone.
 
     `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
     are messages that came late. From local time `tidy_at` on, drained partitions are looked after next, and from
     `upkeep_at` on what is due in all, whose settings were looked up last for those of the queue in `kept_for`. `id` is
-    that of the queue when it was seen last: one that was made anew has another.
+    that of the queue when it was seen last: one that was recreated has another.
     """
 
     def __init__(self, head: QueueState) -> None:
@@ -110,7 +110,7 @@ class Parts:
 
     @property
     def lock(self) -> Lock:
-        """What guards the turns and the stands."""
+        """The lock of the turns and the stands."""
         return self.common.lock
 
     @property
@@ -119,15 +119,15 @@ class Parts:
         return self.common.held
 
     def forked(self) -> None:
-        """Begin anew in a child process: a thread of the parent may have held the lock."""
+        """Begin again in a child process: a thread of the parent may have held the lock."""
         self.common.lock, self.common.held = Lock(), []
         self.turns.out = frozenset()
         self.away = Away(self.turns, len(self.states), self.whole.clock.monotonic)
 
     def forget(self) -> None:
-        """Forget which there are: the queue is gone. The next call looks it up anew.
+        """Forget which there are: the queue is gone. The next call looks it up again.
 
-        Those who wait do so: what is known of one that is made anew has them follow it, since they are `common`.
+        Those who wait do so: a queue that is recreated has them follow it, since they are `common`.
         """
         self.whole.parts = None
         self.whole.forget()
@@ -152,11 +152,11 @@ class Parts:
 
     @property
     def told(self) -> int:
-        """The generation of the newest map of which a partition was told: see lua/knows.lua."""
+        """The generation of the newest map that a partition knows: see lua/knows.lua."""
         return max([state.view.generation for state in self.states])
 
     def count_anew(self) -> None:
-        """Forget which maps there have been: the queue was made anew, whose maps are counted from the beginning.
+        """Forget which maps there have been: the queue was recreated, and its maps are counted from the beginning.
 
         By the count of the one before, a write of this client would pass for one by a newer map than it has.
         """
@@ -168,7 +168,7 @@ class Parts:
         """Return the number of the partition that messages of this shard key are written to.
 
         It is by the map, or where another number is *written* to. Where the queue has parents, all children of one have
-        one home: what limits a parent is exact there.
+        one home: limits on a parent are exact there.
         """
         if self._parents:
             name = key_bytes(shard_key)
@@ -197,7 +197,7 @@ class Parts:
         return self.states[number]
 
     def at(self, number: int) -> QueueState:
-        """Return the state of partition *number*, of which there are deliveries: it may be one that has left."""
+        """Return the state of partition *number*, which has deliveries: it may be one that has left."""
         return self.states[number] if number < len(self.states) else self.left.get(number) or self.of(number)
 
     def in_each(
@@ -229,7 +229,7 @@ class Parts:
         return all_of([each for _, each in (yield from self.outcomes(op))])
 
     def around(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
-        """Look at each partition as `everywhere` does, but pass over those that are gone: who looks sees the rest."""
+        """Look at each partition as `everywhere` does, but pass over those that are gone: a reader sees the rest."""
         found = yield from self.outcomes(op)
         return all_of([each for number, each in found if number == 0 or not isinstance(each, QueueMissing)])
 
@@ -237,7 +237,7 @@ class Parts:
         """Change each partition by an operation, at once. Return what each said, but those that said *unknown*.
 
         The map is asked for, since one that was just added would stay as it is. If one fails, the others are changed
-        all the same, and the error says which: see `changes`. So the operation must do no harm where it was done.
+        anyway, and the error says which: see `changes`. So the operation must do no harm where it was done.
         """
         parts = yield from self.newest()
         return all_changed(self.whole.keys.name, (yield from parts.outcomes(op)), unknown)
@@ -291,7 +291,7 @@ class Parts:
 
 
 def numbers_of(deliveries: Iterable[Any]) -> list[int]:
-    """Return the numbers of the partitions of *deliveries*; of one that was read from the head alone, 0."""
+    """Return the numbers of the partitions of *deliveries*; for one that was read from the head alone, 0."""
     return [getattr(each, "partition", 0) for each in deliveries]
 
 
@@ -370,7 +370,7 @@ def learn(head: QueueState, make: MakeState, codecs: Codecs, asks: Ask | None) -
 
 
 def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> Op[None]:
-    """Create the partitions, and then the queue, whose map names them: so whoever sees the map finds them all."""
+    """Create the partitions, and then the queue, whose map names them: so a client that sees the map finds them all."""
     config, name = head.requested, head.keys.name
     wanted = int(config.partitions)
     if wanted > 1:

@@ -33,14 +33,14 @@ TICK: Final = 0.01
 
 
 class WantedRead(msgspec.Struct):
-    """What a reader wants: up to `count` messages with leases of `visibility` seconds, tried until local time `until`.
+    """A reader's request: up to `count` messages with leases of `visibility` seconds, tried until local time `until`.
 
-    If it `waits`, it is a blocked read, which is told at once that nothing is there. `aside` runs an operation in the
+    If it `waits`, it is a blocked read, which learns at once that nothing is there. `aside` runs an operation in the
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
 
-    How many are `dealt` of which partition counts as asked for there. What `first_look` has begun is in `glances` and
-    `dealt`, and in `first`, which goes on where it was dealt.
+    The number `dealt` to each partition counts as asked for there. The looks that `first_look` has begun are in
+    `glances` and `dealt`, and in `first`, which continues where it was dealt.
     """
 
     count: int
@@ -63,7 +63,7 @@ class WantedRead(msgspec.Struct):
 def read_turns(parts: Parts, wanted: WantedRead) -> Op[Rows]:
     """Return messages that are there; {} if no partition has any, each of which was asked, but those that are away.
 
-    A partition that fails leaves the others what they have. If an ack fails, what came goes back, and its error is
+    A partition that fails leaves the others what they have. If an ack fails, the messages go back, and its error is
     raised. Without a message, an error is raised if all partitions fail, or if one fails for good.
     """
     clock, turns, failed = parts.states[0].clock, parts.turns, list[ShardqError]()
@@ -124,7 +124,7 @@ def first_look(parts: Parts, wanted: WantedRead, timeout: float | None) -> tuple
 def looked(
     parts: Parts, wanted: WantedRead, number: int, look: Look, rows: list[Received] | None
 ) -> list[Received] | None:
-    """Note what a first try tells. Return its messages; None if its call must go on, by `read_turns`."""
+    """Note what a first try tells. Return its messages; None if its call must continue, by `read_turns`."""
     if rows is None:
         wanted.first = _rest(parts, wanted, number, look)
         return None
@@ -147,7 +147,10 @@ def late_look(
     pending: Any,
     rows_of: Callable[[Any], list[Received] | None],
 ) -> None:
-    """Let a first try that is late go on in the background. *rows_of* its end are its messages; None: it must go on."""
+    """Let a first try that is late continue in the background.
+
+    *rows_of* its end are its messages; None: it must continue.
+    """
     left = begun(pending, rows_of, _rest(parts, wanted, number, look))
     with parts.lock:
         parts.turns.answered(number, 1)
@@ -165,7 +168,7 @@ def let_go(parts: Parts, wanted: WantedRead) -> list[Op[None]]:
 
 
 def _rest(parts: Parts, wanted: WantedRead, number: int, look: Look) -> Op[list[Received]]:
-    """Return what goes on after the first try of a read."""
+    """Return the operation that continues after the first try of a read."""
     state, made = parts.at(number), look if look.made else None
     _, granted = wanted.granted[-1]
     return read(state, 1, 0.0, wanted.visibility, outstanding=granted, acks=look.acks, made=made)
@@ -304,7 +307,7 @@ def is_open(acks: Acks) -> bool:
 
 
 def _return(parts: Parts, rows: Rows, until: float) -> Op[None]:
-    """Give back, uncounted, what was read for a reader that gets an error."""
+    """Give back, uncounted, messages that were read for a reader that gets an error."""
     for number, some in rows.items():
         yield from ignore_failure(give_back(parts.at(number), some, until))
 

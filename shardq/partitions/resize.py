@@ -2,7 +2,7 @@
 
 A map that is old by `MAX_AGE` does no harm to who writes, since every partition in it is read. So two maps are stored,
 with that time between them: the first has more to read; the second is written by. Both are stored only if nobody
-changed the queue since it was looked at. One that died between them is called again, and goes on.
+changed the queue since it was looked at. One that died between them is called again, and continues.
 
 A message with a key that goes by an old map is refused once one has gone by the newer (`knows`).
 """
@@ -42,7 +42,7 @@ REMEMBERED_SECONDS: Final = 7 * 86_400.0
 def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None = None) -> Op[tuple[int, int]]:
     """Write to *wanted* partitions from now on. Return how many are read, and how many are written to.
 
-    Then stored schedules move to their homes. A partition that is gone, since somebody deleted its keys, is made anew.
+    Then stored schedules move to their homes. A partition that is gone, since somebody deleted its keys, is recreated.
 
     ConfigError if another client changes the partitions meanwhile.
     """
@@ -66,7 +66,7 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
 
 
 def _make_anew(head: QueueState, make: MakeState, timeout: float | None) -> Op[None]:
-    """Make those partitions anew that are written to, and gone."""
+    """Recreate those partitions that are written to, and gone."""
     found, name = map_in(head), head.keys.name
     states = [make(head, number, found.name_of(name, number)) for number in range(1, found.written)]
     for state in states:

@@ -1,4 +1,4 @@
-"""What a queue's partitions say, together: numbers are added, lists joined."""
+"""The answers of a queue's partitions, together: numbers are added, lists joined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_TENANT: Final = (
 _ORDERS: Final[Mapping[str, str]] = {
     "oldest": "oldest_age", "time": "ahead", "dedup": "dedup_keys", "results": "result_bytes",
 }  # fmt: skip
-"""What a tenant has most of, where an order of tenants has another name than that."""
+"""The measure of an order of tenants, where the order has another name than that."""
 
 _STATES: Final[Sequence[ActionState]] = ("running", "stopping", "abandoned", "failed", "stopped", "done")
 """An action is over in all partitions, or not yet: the first of these that is in any."""
@@ -83,7 +83,7 @@ def actions(found: Sequence[Sequence[ActionStatus]]) -> list[ActionStatus]:
 
 
 def action(some: Sequence[ActionStatus]) -> ActionStatus:
-    """Return one action, of what partitions say of it."""
+    """Return one action, from those of the partitions."""
     state = next(state for state in _STATES if any(each.state == state for each in some))
     left = (
         None if any(each.left is None and not each.is_over for each in some) else sum(each.left or 0 for each in some)
@@ -105,8 +105,8 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
 def journal(found: Sequence[JournalPage], points: Sequence[int], count: int) -> JournalPage:
     """Return the first *count* events of all partitions, by their times, of a page of each after its point.
 
-    Those of one partition keep their order. What is beyond comes with a later page. What was done to all partitions is
-    told once, by the head.
+    Those of one partition keep their order. Events beyond come with a later page. The head alone reports actions on all
+    partitions.
     """
     rows = [
         (time, at, number)
@@ -136,7 +136,7 @@ def journal(found: Sequence[JournalPage], points: Sequence[int], count: int) -> 
 
 
 def _is_remade(found: Sequence[JournalPage], points: Sequence[int], number: int) -> bool:
-    """Return whether a partition was removed and made anew since it was read, and the queue was not.
+    """Return whether a partition was removed and recreated since it was read, and the queue was not.
 
     Its journal went with it, and nobody knows how much of that was not read.
     """
@@ -154,7 +154,7 @@ def _placed(message_id: str, number: int) -> str:
 
 
 def _cut(page: JournalPage, point: int, passed: int) -> JournalPage:
-    """Return what a page after *point* says if only so many of its events are passed now."""
+    """Return the answer of a page after *point* if only *passed* of its events are passed now."""
     if not passed:
         return replace(page, position=point, lost=0)
     start, position = page.position - page.lost - len(page.events), page.events[passed - 1].number

@@ -1,4 +1,4 @@
-"""What the partitions of a queue say to those who look at its tenants, together."""
+"""The answers of a queue's partitions to a look at its tenants, together."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """tidy: the last partition is deleted once nothing is written to it and nobody can ask for anything of it.
 
-It is deleted first, and leaves the map then: so who writes to it by an old map is told that it is gone, and deals the
-message to its home. Between its look and the deletion the epoch of the head moves: so no `resize` that has looked
-before can write to it again, and one that looks later creates it anew.
+It is deleted first, and leaves the map then: so a client that writes to it by an old map learns that it is gone, and
+deals the message to its home. Between its look and the deletion the epoch of the head moves: so no `resize` that has
+looked before can write to it again, and one that looks later recreates it.
 """
 
 from __future__ import annotations

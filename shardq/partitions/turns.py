@@ -1,4 +1,4 @@
-"""Turns: which partitions a client reads next, and how many messages of each. Pure, soft, of one client and queue.
+"""Turns: which partitions a client reads next, and how many messages of each. Pure, soft, for one client and queue.
 
 It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
 ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. Each read
@@ -6,14 +6,15 @@ and glance tells the score of the first of these: how many messages it has in fl
 it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
 
 - to a partition with quiet messages first, but for one of eight;
-- else to the one whose first has fewest in flight; of these, to the one whose first has received least.
+- else to the one whose first has fewest in flight; among these, to the one whose first has received least.
 
 The service of each partition counts from a zero of its own. So the virtual time of one that comes is taken for as much
 as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not
 answered yet, each stands for one in flight more of another of those who wait there.
 
-Nothing here is believed for long: who has read elsewhere for a while looks again (`to_glance`), and so does who has
-settled work that took long. Whatever it says, a read that finds nothing asks all partitions before it says so.
+Nothing here is believed for long: a reader that has read elsewhere for a while looks again (`to_glance`), and so does
+one that has settled work that took long. Whatever it says, a read that finds nothing asks all partitions before it says
+so.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from typing import Final
 from shardq.ops.read.glance import NO_SCORE
 
 LEVEL: Final = 1 << 43
-"""A score is so many times the messages in flight, and the service."""
+"""The factor of the messages in flight in a score; the service is added."""
 
 TICKS: Final = 10_000
-"""Of the service in a score, as many are a second."""
+"""The units of service in a score that make a second."""
 
 MEAN_WORK: Final = 0.001
 """Seconds of service that a message counts as, until its partition tells what it was charged."""
@@ -45,7 +46,7 @@ SURE: Final = 0.001
 """Seconds for which quiet messages that somebody saw are there for sure."""
 
 LOOK_AFTER: Final = 0.020
-"""Seconds in which somebody read elsewhere, after which a reader looks at the partitions of which it has not heard."""
+"""Seconds in which somebody read elsewhere, after which a reader looks at the partitions that it has not heard of."""
 
 LOOK_AFTER_MESSAGES: Final = 16
 """Messages in the place of that time."""
@@ -86,7 +87,7 @@ class PartitionTurn:
 
     @property
     def weight(self) -> int:
-        """What it has to give: 0 if nothing is known of any."""
+        """Its share to give: 0 if nothing is known of any."""
         return self.quiet + self.turns
 
     @property
@@ -96,10 +97,10 @@ class PartitionTurn:
 
 
 class PartitionTurns:
-    """Whose turn it is of so many partitions. *now* is the local clock. Not safe across threads: a client locks it.
+    """The turns of a number of partitions. *now* is the local clock. Not safe across threads: a client locks it.
 
-    What was known *before* of partitions that are *kept* is known of them still. *lease* is how many seconds of work
-    may not be charged yet.
+    The state known *before* of partitions that are *kept* is known still. *lease* is how many seconds of work may not
+    be charged yet.
 
     >>> turns = Turns(2, lambda: 0.0)
     >>> turns.heard(1, quiet=3, waiting=0)
@@ -135,7 +136,7 @@ class PartitionTurns:
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
 
-        What is dealt counts as asked for until it is `answered`. A reader of one message may *stay* in the partition
+        Dealt messages count as asked for until it is `answered`. A reader of one message may *stay* in the partition
         that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
         partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
         asks for that wherever something is, or has not been looked for of late.
@@ -251,7 +252,7 @@ class PartitionTurns:
         self._of(partition).heard_at = -math.inf
 
     def _of(self, partition: int) -> PartitionTurn:
-        """Return what is known of a partition. What is told of one that has left counts for nothing."""
+        """Return what is known of a partition. The numbers of one that has left count for nothing."""
         return self._turns[partition] if partition < len(self._turns) else PartitionTurn()
 
     def _begin(self, turn: PartitionTurn, virtual: float) -> None:
@@ -260,9 +261,9 @@ class PartitionTurns:
         turn.base = least - virtual if math.isnan(turn.base) else max(turn.base, least - virtual)
 
     def _claim(self, turn: PartitionTurn, service: float) -> None:
-        """Note that the first one that waits there has received so many seconds of service.
+        """Note that the first one that waits there has received this many seconds of service.
 
-        It may have little, since its work is not charged while it goes on. For who comes beside it that is no claim
+        It may have little, since its work is not charged while it continues. For who comes beside it that is no claim
         without bound.
         """
         turn.base = max(turn.base, self._least_beside(turn) - self._max_behind - service)
@@ -294,7 +295,7 @@ class PartitionTurns:
         return True
 
     def _deal_rest(self, found: Counter[int], count: int) -> None:
-        """Deal *count* messages more, of which nobody knows whether they are there."""
+        """Deal *count* messages more, without knowing whether they are there."""
         asked = [*found, *(at for at in self.unheard(self._now() - FRESH_SECONDS) if at not in found)]
         if not asked or (not found and count < len(asked)):
             return  # to look takes less

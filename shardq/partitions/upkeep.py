@@ -30,7 +30,7 @@ def is_due(parts: Parts, now: float) -> bool:
 
 
 def keep_up(parts: Parts) -> Op[None]:
-    """Do what is due in the partitions that answer, as a read there would. What fails is only logged."""
+    """Do what is due in the partitions that answer, as a read there would. A failure is only logged."""
     config = parts.whole.config
     if parts.common.kept_for != config:  # what a partition has is looked up where no call has told of the change
         parts.common.kept_for = config

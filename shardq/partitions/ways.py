@@ -1,7 +1,7 @@
 """Ways: each call of a queue, but for reads and writes, as one operation over the queue's partitions.
 
-Both clients have them from the one table `WAY_OF_METHOD`. What a way takes are the arguments of the method by name,
-in the order of its operation; `who` stands for *by* and *note*.
+Both clients have them from the one table `WAY_OF_METHOD`. A way takes the arguments of the method by name, in the order
+of its operation; `who` stands for *by* and *note*.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _nothing(found: Sequence[None]) -> None:
 
 
 def of_message(parts: Parts, message_id: str, op: Callable[[QueueState, str], Op[T]]) -> Op[T]:
-    """Run *op* on the partition that an id names, with the id within it. What it raises names the message by its id."""
+    """Run *op* on the partition that an id names, with the id within it. Its errors name the message by its id."""
     inner, number = split(message_id)
     try:
         return (yield from op(parts.of(number), inner))
@@ -172,8 +172,8 @@ def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, wh
 def _delete(parts: Parts, expected: int | None, timeout: float | None) -> Op[int]:
     """Delete all partitions, the queue itself last: as long as its map is there, all are found again.
 
-    One that must be empty is looked at first, so that nothing is deleted if anything is there. What is written to a
-    partition meanwhile keeps the queue: then those that are gone by then are made again.
+    One that must be empty is looked at first, so that nothing is deleted if anything is there. A message that is
+    written to a partition meanwhile keeps the queue: then those that are gone by then are made again.
     """
     if expected not in (0, None):
         raise ConfigError("a queue with partitions is deleted when it is empty (0), or whatever it holds (None)")

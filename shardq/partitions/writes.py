@@ -2,7 +2,7 @@
 
 A partition that is not there any more was drained, and deleted since this client saw the map. Nothing was stored there,
 or the write says that nobody knows (OutcomeUnknown); so its messages are dealt again by the map as it is now. So are
-those with keys that a partition refuses since it was told of a newer map: see `knows`.
+those with keys that a partition refuses since it learned of a newer map: see `knows`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def store_in_turn(
 ) -> Op[list[Result]]:
     """Store messages, which one call could have, in one partition after the other. Return as `store` does.
 
-    It makes no two calls at the same time, so it may go on within a call that callers share. In a *shared* one those
+    It makes no two calls at the same time, so it may continue within a call that callers share. In a *shared* one those
     whose shard keys have no message with a key wait for nobody else.
     """
     keyed = {each.shard_key for each in messages if each.has_key}
@@ -107,7 +107,7 @@ def deal_again(
     """Store those *messages* of which *results* say that the partition of state *gone* is not there, in their homes.
 
     Return *results* with what became of them. Those whose home is the same by the map as it is now stay as they are.
-    What was dealt by a map that is old by now is dealt again in any case, wherever it went.
+    Messages dealt by a map that is old by now are dealt again in any case, wherever they went.
     """
     is_part = gone.number > 0
     again = [at for at, each in enumerate(results) if isinstance(each, QueueMissing if is_part else Outdated)]
@@ -120,7 +120,7 @@ def deal_again(
     if isinstance(asked, ShardqError):  # the whole queue is gone, say
         return [asked if at in again else each for at, each in enumerate(results)]
     parts: Parts | None = head.parts
-    if parts is None:  # it was deleted by this client, and made anew without partitions
+    if parts is None:  # it was deleted by this client, and recreated without partitions
         return results
     again = [
         at for at in again

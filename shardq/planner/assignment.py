@@ -1,4 +1,4 @@
-"""Shards for named tenants of which any two share at most k streams: a guarantee, where dealing gives only odds.
+"""Shards for named tenants such that any two share at most k streams: a guarantee, where dealing gives only odds.
 
 The method is that of the stateful searching shuffle sharder of Amazon Route 53 Infima: it remembers the shards that it
 gave out, and searches for a new one that overlaps none of them too much. Two shards share more than k streams exactly
@@ -35,7 +35,7 @@ Streams = tuple[int, ...]
 
 
 def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
-    """An upper bound on the number of shards of which any two share at most `max_overlap` streams.
+    """An upper bound on the number of shards if any two share at most `max_overlap` streams.
 
     This is Johnson's bound on packings (IRE Trans. IT 8, 1962). The shards that hold a given stream are, without it, a
     packing of N-1 streams, M-1 per shard, with an overlap of one less. Summed over all streams each shard counts M

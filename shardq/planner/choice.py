@@ -101,7 +101,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> Cost:
-        """What the streams and shards of this plan cost."""
+        """The cost of this plan's streams and shards."""
         return cost(self.streams, self.streams_per_shard)
 
 

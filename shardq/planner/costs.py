@@ -1,9 +1,9 @@
-"""What streams and shards cost, from measured figures.
+"""The cost of streams and shards, from measured figures.
 
 The times come from benchmarks/results/reads.md, measured on one small machine, so take them as ratios. A read costs
 the same for 8 streams as for 1,024 ("Many streams, few of them busy"). Only the number of keys that a write declares
-grows ("An empty script with so many keys declared"). The bytes come from Valkey 9.1 and Redis 7.0, and a test
-measures them again.
+grows ("An empty script with so many keys declared"). The bytes come from Valkey 9.1 and Redis 7.0, and a test measures
+them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READ_US: Final = 37.0
 
 KEY_SERVER_US: Final = 0.027
 KEY_CLOCK_US: Final = 0.28
-"""What one more declared key costs, in µs: server time, and time that the caller waits (262 keys against 1)."""
+"""The cost of one more declared key, in µs: server time, and time that the caller waits (262 keys against 1)."""
 
 WRITE_KEYS: Final = 14
 """Keys that each write declares in addition to its streams."""
@@ -34,11 +34,11 @@ takes 220 bytes, and Redis 7.0, which takes 570."""
 
 DEAL_US: Final = 4.0
 DEAL_STREAM_US: Final = 0.1
-"""What it costs a client to deal a shard that it has not cached, in µs: a fixed part, and a part per stream."""
+"""A client's cost of dealing a shard that it has not cached, in µs: a fixed part, and a part per stream."""
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What N streams with M per shard cost. Sizes are in bytes, times in µs.
+    """The cost of N streams with M per shard. Sizes are in bytes, times in µs.
 
     `cost` returns one.
     """
@@ -60,7 +60,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def cost(streams: int, streams_per_shard: int) -> Cost:
-    """What a queue with so many streams, and so many per shard, costs.
+    """The cost of a queue with this many streams, and this many per shard.
 
     ConfigError for invalid numbers.
 

@@ -3,9 +3,9 @@
 `shardq.sharding.Odds` says how two shards overlap; this module says how one shard overlaps with many. The odds that k
 shards all miss j given streams are (C(N-j, M) / C(N, M)) ^ k. By inclusion and exclusion, the odds that exactly c of a
 shard's M streams are clean are C(M, c) times the (M-c)-th difference of these, from j = c on. Differences of floats
-would lose digits. So they are computed with whole numbers, which have so many bits that the result is right to the last
-digit of a float, however small it is. That takes M * M / 2 subtractions. Powers of the Markov chain of clean streams
-give the same, but take M ^ 3 * log k steps.
+would lose digits. So they are computed with whole numbers, with enough bits that the result is right to the last digit
+of a float, however small it is. That takes M * M / 2 subtractions. Powers of the Markov chain of clean streams give the
+same, but take M ^ 3 * log k steps.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _draw_overlap(axes: Any, chosen: Plan) -> None:
 
 
 def _draw_lost(axes: Any, chosen: Plan) -> None:
-    """Whom the loss of streams hits."""
+    """Draw how many tenants the loss of streams hits."""
     lost = sorted({round(chosen.streams * step / 40) for step in range(41)})
     found = [chosen.lost(number) for number in lost]
     axes.plot(lost, [1 - odds[0] for odds in found], label="some of their streams")

@@ -24,7 +24,7 @@ _HEAD: Final = re.compile(
 
 
 class AskedAction(msgspec.Struct, frozen=True):
-    """What was asked for."""
+    """The action as it was asked for."""
 
     kind: ActionKind
     where: Where
@@ -78,10 +78,10 @@ class StoredAction(msgspec.Struct):
     problem: str
 
     def status(self, action_id: str, now_ms: float) -> ActionStatus:
-        """Return what is told of it at this time."""
+        """Return its status at this time."""
         state = self.state
         if state in ("running", "stopping") and abs(now_ms - self.heard) >= LEASE * 1000:
-            # Nobody works on it. One that was told to stop has done so: no other process goes on by itself.
+            # Nobody works on it. One that was asked to stop has done so: no other process continues it by itself.
             state = "abandoned" if state == "running" else "stopped"
         asked = self.asked
         return ActionStatus(

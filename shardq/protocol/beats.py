@@ -1,8 +1,8 @@
-"""How workers tell of themselves in Redis: the row of a worker, what it did of each task, and the numbers of a minute.
+"""The texts of workers in Redis: the row of a worker, its work for each task, and the numbers of a minute.
 
 A row is text, whose parts stand between '|', ';', ',' and '='. Names of any bytes are quoted as in addresses ("%7C" for
 '|'), so none of them ends a part. Rows are bounded when they are written, and again when they are read: another program
-may have written any. What cannot be read is left out.
+may have written any. Unreadable texts are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_RANK: Final = 20
 MAX_MINUTE_TASKS: Final = 24
 """Tasks that a minute has apart."""
 MAX_SUM: Final = 99_999_999_999_999
-"""No number of a minute's tasks is told to be larger."""
+"""The largest number that a minute's tasks may have."""
 GONE_AFTER: Final = 30.0
 """Seconds of silence after which a worker is gone."""
 OTHER: Final = "other"
@@ -47,7 +47,7 @@ _TENANT: Final = re.compile(r"([\w%.~-]{1,96})=(\d{1,16}),(\d{1,16}),(\d{0,16});
 
 
 class TaskCount(NamedTuple):
-    """What was done of one task: jobs *done* and *failed*, their sum in *seconds*, and how many took how long."""
+    """The work for one task: jobs *done* and *failed*, their sum in *seconds*, and how many took how long."""
 
     done: int
     failed: int
@@ -56,7 +56,7 @@ class TaskCount(NamedTuple):
 
 
 class TenantCount(NamedTuple):
-    """What was done for one tenant: jobs, their sum in *seconds*, and how many waited how long."""
+    """The work for one tenant: jobs, their sum in *seconds*, and how many waited how long."""
 
     done: int
     seconds: float
@@ -64,7 +64,7 @@ class TenantCount(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """What a worker says of itself with a beat. Times are seconds of the server's clock, as in `WorkerStatus`."""
+    """A worker's report in a beat. Times are seconds of the server's clock, as in `WorkerStatus`."""
 
     is_end: bool
     slots: int
@@ -85,7 +85,7 @@ class Beat(NamedTuple):
 
 
 def bucket_of(seconds: float) -> int:
-    """Return the place of the bucket in which so many seconds are counted.
+    """Return the place of the bucket in which this many seconds are counted.
 
     >>> bucket_of(0), bucket_of(0.002), bucket_of(1e9)
     (0, 1, 15)
@@ -132,7 +132,7 @@ def _buckets(text: str) -> tuple[int, ...]:
 def percentile(counts: Sequence[int], part: float) -> float | None:
     """Return the seconds within which that *part* of what was counted lies; None of nothing.
 
-    Within a bucket the counted are taken to lie evenly; those beyond the last bound are told as that.
+    Within a bucket the counted are taken to lie evenly; those beyond the last bound are reported as that.
 
     >>> percentile([0, 0, 100], 0.5)
     0.0065
@@ -150,7 +150,7 @@ def percentile(counts: Sequence[int], part: float) -> float | None:
 
 
 def spell_row(beat: Beat) -> str:
-    """Return the row of a worker: at most `MAX_ROW` bytes. What finds no room of its tenants counts as other ones."""
+    """Return the row of a worker: at most `MAX_ROW` bytes. Tenants without room count as other ones."""
     done, failed = sum(each.done for each in beat.tasks.values()), sum(each.failed for each in beat.tasks.values())
     since = "" if beat.longest_since is None else str(round(beat.longest_since * 1000))
     head = "|".join([
@@ -332,7 +332,7 @@ def minutes_of(rows: Iterable[tuple[bytes, bytes]], first: int) -> list[Minute]:
 
 def _minute(row: MinuteRow, before: MinuteRow | None, tasks: tuple[TaskMinute, ...]) -> Minute:
     def since(now: int | None, then: int | None) -> int | None:
-        # A queue that was made anew, or a hand at its counters, makes them less.
+        # A queue that was recreated, or a hand at its counters, makes them less.
         return None if now is None or then is None or now < then else now - then
 
     failed = None

@@ -84,7 +84,7 @@ def _foreign_fields(payload: bytes) -> list[bytes]:
 
 
 _PLAIN = b"0:0:"
-"""What a body has behind its shard key where there are no attributes and no unique key."""
+"""The part of a body behind its shard key where there are no attributes and no unique key."""
 
 
 def entry_of(raw: bytes, apart: bytes | None = None) -> tuple[str, Sequence[bytes]]:
@@ -224,7 +224,7 @@ def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
 def lease_token(place: str, entry: str, count: int, holder: str, marks: str, shard_key: bytes) -> str:
     """Return the lease token: the member that `read` puts into the index of leases.
 
-    The *marks* say what else whoever ends the lease must know of the message (lua/leases.lua).
+    The *marks* hold the rest that the end of the lease needs to know of the message (lua/leases.lua).
 
     >>> lease_token("d", "1700000000000-7", 1, "nonce", "f1700000000000", b"acct-7")
     'd:1700000000000-7:1:nonce:f1700000000000:acct-7'
@@ -244,7 +244,7 @@ def is_charged(marks: str) -> bool:
 def deliveries(reply: Sequence[Any], holder: str, deadline: float, is_timed: bool = False) -> list[Received]:
     """Return the messages in a reply of `read`, in the order in which they must be handled.
 
-    With *is_timed* the time that the work on them takes is told, also of those that are not charged.
+    With *is_timed* the time that the work on them takes is reported, also for those that are not charged.
     """
     now_ms, (new, again, mark) = int(reply[1]), reply[5:8]
     mark, found = mark.decode(), []

@@ -24,7 +24,7 @@ _TENANT: Final = re.compile(rb"(\d{1,4}):")
 
 
 class Group(NamedTuple):
-    """What all tries of a group have in common."""
+    """The common part of all tries of a group."""
 
     task: str
     error_type: str
@@ -40,7 +40,7 @@ def group_of(text: str) -> Group | None:
 
 
 def failures(reply: Sequence[Any]) -> list[Failure]:
-    """Read the reply of `failures`: the worst first. What another program wrote is left out."""
+    """Read the reply of `failures`: the worst first. Groups of another program are left out."""
     now_ms, letters, flat = int(reply[0]), int(reply[1]), reply[2]
     texts = dict(zip(flat[::2], flat[1::2], strict=True))
     found = []
@@ -69,7 +69,7 @@ def _failure(
     numbers_then = [int(each[:15]) for each in counts.split(b",")]
     numbers_then[0] += sum(apart)
     numbers = [*[0] * min(ago, SLOTS), *numbers_then, *[0] * SLOTS][:SLOTS]
-    # Of the pieces whose tries are `recent`, as far as they are known: the last two in which any failed.
+    # The pieces whose tries are `recent`, as far as they are known: the last two in which any failed.
     lately = {*codes.split(b",")} if ago <= 2 else set()
     if ago <= 1:
         lately |= {*codes_before.split(b",")}

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"[1-9]\d?", re.ASCII)
 
 
 def with_partition(message_id: S, number: int) -> S:
-    """Return the id that users see of a message of partition *number*, of the same class: a `Written` says the same."""
+    """Return the id that users see for a message of partition *number*, with its class: a `Written` says the same."""
     return type(message_id)(f"{message_id}{MARK}{number}") if number else message_id
 
 

@@ -58,14 +58,14 @@ KINDS: Final = {
 BILLED: Final = frozenset({
     "acked", "nacked", "recovered", "lease_ended", "rejected", "dead", "no_room", "cancelled", "vanished", "charged",
 })  # fmt: skip
-"""The kinds that say what was charged: those that can end a delivery, and that of one which goes on."""
+"""The kinds that say what was charged: those that can end a delivery, and that of one which continues."""
 
 
 class EventColumns(msgspec.Struct):
     """Events in columns, each a list of the same length. Times are ms of the server's clock.
 
-    What was `charged`, and how long a handler `ran`, is in tenths of a ms; None where it is not told.
-    They are the events after position `after` up to `position`, without those that are `lost`.
+    The amount that was `charged`, and the time that a handler `ran`, are in tenths of a ms; None where they are not
+    reported. They are the events after position `after` up to `position`, without those that are `lost`.
     """
 
     after: int
@@ -113,7 +113,7 @@ LOST: Final = "lost"
 
 
 def with_lost(events: EventColumns, after: int, upto: int, begun_ms: int) -> EventColumns:
-    """Return *events* with one for each gap between them, of the numbers behind *after* up to *upto*.
+    """Return *events* with one for each gap between them, among the numbers behind *after* up to *upto*.
 
     It has the number of the last event that is missing, as its count how many are, the time of the next event (at the
     end: of the one before, or when the queue was made), and as its due time that of the one before, if there is one.

@@ -42,7 +42,7 @@ def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kin
 
 
 _PART: Final = re.compile(r"#[1-9]\d?\.[0-9a-z]{1,4}")
-"""What a partition's name has behind that of its queue. No user can name a queue so."""
+"""The end of a partition's name, behind that of its queue. No user can name a queue so."""
 
 
 def check_part(name: str) -> str:
@@ -80,7 +80,7 @@ class _Keys:
 
     @property
     def tag(self) -> str:
-        """The hash tag of the keys: of a partition it is not its queue's name."""
+        """The hash tag of the keys: a partition's is not its queue's name."""
         return self.prefix[self.prefix.index("{") + 1 : self.prefix.rindex("}")]
 
     @staticmethod
@@ -101,7 +101,7 @@ class _Keys:
 class QueueKeys(_Keys):
     """The keys of the queue `name`, or of a partition of it. Each attribute is one key. ConfigError for a bad name.
 
-    What is told of a partition names the queue, which is all that users know of.
+    Reports about a partition name the queue, which is all that users know of.
 
     >>> keys = QueueKeys("jobs#2.a")
     >>> keys.name, keys.meta
@@ -185,7 +185,7 @@ class RouterKeys(_Keys):
 
 
 def slot(key: str | bytes) -> int:
-    """Return the cluster slot, 0 to 16,383, of a Redis key; a str counts as its UTF-8.
+    """Return the cluster slot, 0 to 16,383, for a Redis key; a str counts as its UTF-8.
 
     Redis hashes the part between the first ``{`` and the next ``}``, or the whole key if there is no such part or it is
     empty, with CRC16/XMODEM (source: Redis cluster specification, "Hash tags"). `binascii.crc_hqx` is that CRC.

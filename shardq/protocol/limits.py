@@ -39,7 +39,7 @@ def end_of_pause(ms: float) -> float:
 
 
 class Row(NamedTuple):
-    """What one shard key has of its own; None for what it has not."""
+    """One shard key's own limits; None for those that it has not."""
 
     pause: Control | None
     limits: LimitControl | None

@@ -17,8 +17,8 @@ def pack(words: tuple[str | bytes | int | float, ...]) -> bytes:
     """Return the bytes of one command.
 
     No int may get to hiredis (3.5.0): it makes a str of it in C, and Python looks for signals while it does. If a
-    handler raises there, as that of Ctrl-C does, hiredis goes on with the str that it did not get, and the process dies
-    of SIGSEGV.
+    handler raises there, as that of Ctrl-C does, hiredis continues with the str that it did not get, and the process
+    dies of SIGSEGV.
     """
     safe = tuple([str(word) if isinstance(word, int) else word for word in words])
     packed: bytes = hiredis.pack_command(safe)  # type: ignore[arg-type, assignment, unused-ignore] # stubs lie

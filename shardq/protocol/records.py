@@ -1,9 +1,9 @@
 """Put the fields of a record in numbered places, where Lua finds them in half the time.
 
-A table with names as keys takes 40 bytes a field, and each look goes by the hash of the name; a list takes 16. Of a
-queue's state and of accounts each call looks at dozens of fields, so what is sent to Redis has `q[4]` for `q.now`.
-The sources have names. `-- @record q: keys fixed ...` in base.lua says which variables are such tables, and their
-fields; `new_q{keys = KEYS, ...}` makes one.
+A table with names as keys takes 40 bytes a field, and each look goes by the hash of the name; a list takes 16. Each
+call looks at dozens of fields of a queue's state and of accounts, so the text for Redis has `q[4]` for `q.now`. The
+sources have names. `-- @record q: keys fixed ...` in base.lua says which variables are such tables, and their fields;
+`new_q{keys = KEYS, ...}` makes one.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
 
 
 def entries_of(answer: Any) -> list[Any]:
-    """Return the entries that XREAD or XREADGROUP answered with, of its only stream; [] if none came."""
+    """Return the entries of the only stream in an answer to XREAD or XREADGROUP; [] if none came."""
     if not answer:
         return []
     streams: Iterable[Any] = answer.values() if isinstance(answer, dict) else [entries for _, entries in answer]

@@ -10,7 +10,7 @@ VALUE: Final = "v"
 TOO_LARGE: Final = "size"
 NOT_ENCODED: Final = "codec"
 FULL: Final = "full"
-"""What is kept of a message that is done: its value, or why there is none."""
+"""The record of a message that is done: its value, or why there is none."""
 
 NOTE: Final = "n"
 """A note about a message that is not done. Nobody who waits for a result sees it."""
@@ -19,11 +19,11 @@ NOTHING_KEPT: Final = ""
 """Nothing is kept of the message: only its progress is forgotten."""
 
 MAX_NOTE: Final = 200
-"""A note of progress is cut to so many characters."""
+"""Characters to which a note of progress is cut."""
 
 
 class KeptResult(NamedTuple):
-    """What is kept of one message: a `kind`, and the encoded value with its codec's tag."""
+    """The record of one message: a `kind`, and the encoded value with its codec's tag."""
 
     kind: str
     tag: str = ""
@@ -44,7 +44,7 @@ class Ended(NamedTuple):
 
 
 class DoneResult(NamedTuple):
-    """What a status says of a message that is done. Times are seconds, `size` is that of its result in bytes."""
+    """The status of a message that is done. Times are seconds, `size` is that of its result in bytes."""
 
     ends: float
     at: float

@@ -1,8 +1,8 @@
-"""Roles: what a user of Redis may do with a queue, as the rules of its ACL. `shardq server acl` prints them.
+"""Roles: the rights of a user of Redis on a queue, as the rules of its ACL. `shardq server acl` prints them.
 
-A role is a list of verbs. What these run in Redis, and on which keys, is in `RIGHTS`, which is read from the Lua text.
-Functions run with the caller's rights, so a user needs these rights itself; whatever no verb of its role runs is
-denied, key by key: Redis calls such a part of a user's rights a selector, `(%R~key +command)`.
+A role is a list of verbs. The commands that these run in Redis, and on which keys, are in `RIGHTS`, which is read from
+the Lua text. Functions run with the caller's rights, so a user needs these rights itself; whatever no verb of its role
+runs is denied, key by key: Redis calls such a part of a user's rights a selector, `(%R~key +command)`.
 
 >>> print(*rules(ROLES["loader"], ["jobs"]))
 resetchannels -@all +client|setname +function|delete +function|list +function|load +info +ping
@@ -33,7 +33,7 @@ _LEGACY: Final = "legacy"
 _NO_KEY: Final = re.compile(r"[^!-~]|[*?\[\]()\\]")
 _ROUTER: Final = frozenset(RouterKeys.suffixes)
 
-# What a command needs of a key; any other only reads it. Some look at no more than its size, for which Redis asks no
+# A command's rights on a key; any other only reads it. Some look at no more than its size, for which Redis asks no
 # right to read.
 _WRITES: Final = frozenset(
     [
@@ -62,7 +62,7 @@ _SIZES: Final = frozenset(["exists", "hexists", "hlen", "hstrlen", "scard", "xle
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role: its `verbs`, what it is for, and what its clients run beside verbs: on `keys`, and of the `server`."""
+    """A role: its `verbs`, its purpose, and what its clients run beside verbs: on `keys`, and on the `server`."""
 
     name: str
     about: str
@@ -85,7 +85,7 @@ class Role:
 
 _WAITS: Final = "client|id client|unblock"
 _WATCHES: Final = "client|id"
-"""Beside `xread` of the streams, what it takes to hear at once that something was written."""
+"""Beside `xread` of the streams, the commands needed to hear at once that something was written."""
 _PRODUCES: Final = "find write knows assignment"
 _FOLLOWS: Final = "bindings follow"
 _LISTS: Final = (
@@ -252,7 +252,7 @@ def _call_selectors(rights: Commands, places: Mapping[str, list[str]], called: S
 
 
 def _key_selectors(rights: Commands, places: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield a selector for the keys of which the same commands are allowed."""
+    """Yield a selector for the keys that allow the same commands."""
     alike: dict[frozenset[str], list[str]] = {}
     for name, commands in rights.items():
         if places[name]:

@@ -1,4 +1,4 @@
-"""A script as a value: its text, its hash, and how a server is told to run it."""
+"""A script as a value: its text, its hash, and how a server gets it to run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from shardq.protocol.library import Library
 
 Form: TypeAlias = Literal["function", "hash", "source"]
-"""How a server is told to run a script: as a function of a library that it has loaded, by its hash, or by its source.
+"""The way in which a server runs a script: as a function of a library that it has loaded, by its hash, or by its
+source.
 """
 FUNCTION: Final = "function"
 HASH: Final = "hash"

@@ -7,7 +7,7 @@ A verb is a function of KEYS and ARGV. Its header stands directly above it, and 
 
     -- @verb read | allow-oom: deliver up to `count` messages
     -- KEYS[1] meta: the queue's state
-    -- ARGV[1] count: at most so many messages
+    -- ARGV[1] count: messages at most
     function verbs.read(KEYS, ARGV)
 
 Whole-line comments and blank lines are not sent. A wheel has the library and not the sources: lua/hatch_build.py

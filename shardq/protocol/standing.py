@@ -1,4 +1,4 @@
-"""Read what is said of messages that are only looked at, by `status` and `peek`."""
+"""Parse the replies of `status` and `peek`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LEGACY = 4096
 """Stands for the legacy stream."""
 
 SHOWN_HOLDER = 8
-"""So much of a holder's nonce is shown: it tells holders apart, and is no lease token."""
+"""Letters of a holder's nonce that are shown: they distinguish holders, and are no lease token."""
 
 _TOKEN = re.compile(rb"((\w{1,4}):(\d{1,16}-\d{1,20})):(\d{1,10}):([^:]*)(?::[\w,-]*:(.*))?", re.DOTALL)
 _KNOWN = re.compile(rb"(\d{1,10})@?(\d{0,16})\|(-?)[\d,-]*\|([^|]*)\|(.*)", re.DOTALL)
 
 
 class Lease(NamedTuple):
-    """What a lease token says. `shard_key` is None if the message does not count in the admission window."""
+    """The contents of a lease token. `shard_key` is None if the message does not count in the admission window."""
 
     handle: bytes
     place: str
@@ -43,7 +43,7 @@ def lease_of(token: bytes) -> Lease | None:
 
 
 class KnownStanding(NamedTuple):
-    """What the queue remembers of a message that was given back, delayed or redriven. `since_ms` is 0 if not known."""
+    """The queue's record of a message that was given back, delayed or redriven. `since_ms` is 0 if not known."""
 
     deliveries: int = 0
     since_ms: int = 0
@@ -162,7 +162,7 @@ class StandingSpot(NamedTuple):
 def peeked_message(
     spot: StandingSpot, flat: Sequence[bytes], known: KnownStanding, *, has_payload: bool
 ) -> PeekedMessage:
-    """Make the message that was found at *spot*, of its fields *flat*; without payload these are bare."""
+    """Make the message that was found at *spot* from its fields *flat*; without payload these are bare."""
     if has_payload:
         body = entry_body(flat, foreign=spot.place == "l")
         size = len(body.payload) if body.fields is None else sum(map(len, flat))

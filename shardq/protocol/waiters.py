@@ -10,7 +10,7 @@ from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import end_of_pause
 
 NO_WINDOW_MS: Final = 1_000_000_000
-"""What a queue without a window has in place of one, if it keeps accounts for its limits (lua/rules.lua)."""
+"""In place of a window for a queue that has none, if it keeps accounts for its limits (lua/rules.lua)."""
 NEVER_MS: Final = 9_000_000_000_000
 """A time in ms that never comes: pauses without an end last until then or longer."""
 

@@ -59,7 +59,7 @@ def _made(name: str, folder: Path, since: float | None, until: float | None, opt
 
 
 def _lost(tables: Tables) -> list[str]:
-    """What is to be said where the tables are not whole."""
+    """The warning where the tables are not whole."""
     [found] = tables.rows("lost")
     if not found["events"]:
         return []

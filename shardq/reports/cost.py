@@ -1,4 +1,4 @@
-"""What it cost: the price of a slot-second times the seconds of handlers, and idle slots apart, as FOCUS says it."""
+"""The cost: the price of a slot-second times the seconds of handlers, and idle slots apart, as FOCUS says it."""
 
 from __future__ import annotations
 

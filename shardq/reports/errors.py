@@ -1,4 +1,4 @@
-"""What can be wrong with a report."""
+"""The errors of reports."""
 
 from __future__ import annotations
 

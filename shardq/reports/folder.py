@@ -12,7 +12,7 @@ from shardq.jobs.tables import run_folders, run_name
 from shardq.reports.errors import NoTables
 
 STANDING: Final = ("open", "present")
-"""Tables of which the newest run counts alone."""
+"""Tables whose newest run counts alone."""
 
 
 class Files:
@@ -42,7 +42,7 @@ def _files(folders: Iterable[Path]) -> Sequence[str]:
 
 
 def _is_within(day: Path, since: float | None) -> bool:
-    """Whether a day ends after *since*. What is no day is read, too: its name is not ours."""
+    """Whether a day ends after *since*. A folder that is no day is read, too: its name is not ours."""
     try:
         begins = datetime.strptime(day.name.removeprefix("day="), DAY).replace(tzinfo=UTC)
     except ValueError:

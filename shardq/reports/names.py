@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 MAX_DIGITS: Final = 9
-"""Digits of a share in per cent, behind the point: what is nearly 100 % is not called so."""
+"""Digits of a share in per cent, behind the point: a share near 100 % is not called so."""
 NO_NAME: Final = "(none)"
-"""What stands for a task, plan or tenant that a job has none of."""
+"""In place of a task, plan or tenant that a job has none of."""
 
 
 def named(text: str | None) -> str:

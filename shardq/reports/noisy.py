@@ -16,7 +16,7 @@ TITLE: Final = "Who is noisier than usual"
 SCORE: Final = 5.0
 """Deviations from the usual, beyond what all did more, from which on a tenant is noisy."""
 PEAK: Final = 1.5
-"""And so many times the most of its earlier days."""
+"""And this factor of the most of its earlier days."""
 SHARE: Final = 0.01
 """And at least this share of the work of its queue."""
 DAYS: Final = 7

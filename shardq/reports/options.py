@@ -1,4 +1,4 @@
-"""What a report may be asked beside its time."""
+"""The options of a report beside its time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Options(NamedTuple):
-    """What a report may be asked.
+    """The options of a report.
 
     `objective` is the share of jobs that are to begin `within` so many seconds; `price` is that of one slot for one
     second, in `currency`; `weeks` is how many weeks before count as usual; `rows` is how many rows a table has.

@@ -33,7 +33,7 @@ class Bar(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """What stands at a time: one length on the other."""
+    """The parts at a time: one length on the other."""
 
     at: float
     parts: Sequence[float]

@@ -70,7 +70,7 @@ def _last(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _columns(hours: Sequence[Row], allowed: float) -> list[Stack]:
-    """A column for each hour, or for several if there are many, of all queues together."""
+    """A column for each hour, or for several if there are many, over all queues together."""
     if not hours:
         return []
     first = min(row["begins"] for row in hours)

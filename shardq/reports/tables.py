@@ -47,7 +47,7 @@ DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
 
 
 class ReportSpan(NamedTuple):
-    """What a report is of: from `since` until before `until`, in seconds since the epoch."""
+    """The span of a report: from `since` until before `until`, in seconds since the epoch."""
 
     since: float
     until: float

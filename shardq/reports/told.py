@@ -1,4 +1,4 @@
-"""What a report tells: its verdict first, then facts, tables and a picture. Texts in it may be of tenants."""
+"""The contents of a report: its verdict first, then facts, tables and a picture. Texts in it may be of tenants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Told:
-    """What a report tells.
+    """The contents of a report.
 
     `is_bad` says that the verdict is one that somebody should act on. `picture` is SVG, `rows` is what the query
     returned, for programs.

@@ -1,4 +1,4 @@
-"""What each tenant, task and plan used: seconds of handlers, attempts and failures."""
+"""The use by each tenant, task and plan: seconds of handlers, attempts and failures."""
 
 from __future__ import annotations
 

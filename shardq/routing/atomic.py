@@ -134,7 +134,7 @@ class LockHead(Head):
 
 
 def gil_form_holds() -> bool:
-    """Whether `GilHead` is atomic here: in CPython with the GIL, of a version that it was checked for."""
+    """Whether `GilHead` is atomic here: in CPython with the GIL, in a version that it was checked for."""
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     return sys.implementation.name == "cpython" and gil and (3, 11) <= sys.version_info[:2] <= (3, 14)
 

@@ -85,7 +85,7 @@ class Cache:
         del self._writing[token]
 
     def _touched(self) -> list[object]:
-        """Return the stamps of the cells: of one's own from the first write on, as most names have no router."""
+        """Return the stamps of the cells: a name has its own from the first write on, as most names have no router."""
         if not isinstance(self._cells, list):
             with _FIRST_LOCK:
                 if not isinstance(self._cells, list):

@@ -45,7 +45,7 @@ def page_items(page: Any) -> Iterator[tuple[str, Any]]:
 
 
 def page_get(page: Any, key: str) -> Any:
-    """What is in a page under *key*; None if the key is not there."""
+    """Return the entry of a page under *key*; None if the key is not there."""
     bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
     while page is not None:
         main = page.main

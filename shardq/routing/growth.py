@@ -37,7 +37,7 @@ def split_leaf(leaf: Any, words: list[str], value: str, make: Make, rollup: bool
         return None
     above: list[tuple[CNode, str]] = []
     at, same = 0, _shared_run(tail, words, rollup)
-    while at + same < min(len(tail), len(words)) and tail[at + same] == words[at + same]:  # both go on with this word
+    while at + same < min(len(tail), len(words)) and tail[at + same] == words[at + same]:  # it is in both
         above.append(((tuple(tail[at : at + same]), *EMPTY[1:]), tail[at + same]))
         at += same + 1
         same = _shared_run(tail[at:], words[at:], rollup)

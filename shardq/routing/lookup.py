@@ -33,7 +33,7 @@ MAX_TRIES = 8
 
 
 def consistently(head: Any, ask: Callable[[Any, str], T], text: str) -> T:
-    """What *ask*, `walk` or `interest`, says of *text*, from nodes as they all were at one instant."""
+    """Return the answer of *ask*, `walk` or `interest`, about *text*, from nodes as they all were at one instant."""
     tries = MAX_TRIES
     while tries:
         stamp = head.stamp

@@ -4,7 +4,7 @@ Those numbers are the bits of one int, the *row*: bit n is set if the first n wo
 (Baeza-Yates and Gonnet, "A New Approach to Text Searching", CACM 1992; `shardq.routing.relation` does the same with
 patterns). A word of a pattern moves all bits at which the topic has that word next by one, in one step. So each node is
 entered once, and each of its words is one step, however long the topic is and however many wildcards a pattern has. To
-go on from each number by itself would take as many times as long as the topic has words.
+continue from each number by itself would take longer by a factor of the topic's number of words.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def matching(branch: Any, topic: list[str], row: int) -> Iterator[Any]:  # noqa:
 
 
 def _advance(words: Iterable[str], row: int, places: Places, last: int) -> int:
-    """The row after *words*, none of which is `#`; 0 if the topic does not go on so."""
+    """Return the row after *words*, none of which is `#`; 0 if the topic does not continue so."""
     for word in words:
         row = (row & (last - 1 if word == ONE else places.get(word, 0))) << 1
         if not row:

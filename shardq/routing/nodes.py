@@ -36,7 +36,7 @@ SPARSE_NODE: Final = 2  # words in a sparse table
 WIDE_NODE: Final = 64  # keys in a dict
 FIRST_BITS, BITS = 8, 4
 FIRST_LAST, LAST_SLOTS = 255, 15
-DEPTH: Final = 56  # bits of the hash; a page below so many is not split any more
+DEPTH: Final = 56  # bits of the hash; a page with fewer is not split any more
 
 
 class Tomb(tuple[Any, ...]):
@@ -99,7 +99,7 @@ def with_tail(leaf: Any, words: Sequence[str]) -> Any:
 
 
 def child(main: Any, key: Any) -> Any:
-    """What *main* holds under *key*, which is a word, or a position in a list or in a C-node; None if there is nothing.
+    """Return the child of *main* under *key*, a word, or a position in a list or in a C-node; None if there is none.
 
     Also None if *main* is of another kind now than when *key* was found, because a table grew or shrank.
     """

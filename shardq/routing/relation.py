@@ -9,7 +9,7 @@ Approach to Text Searching", CACM 1992). So an answer takes one step for each wo
 wildcards. To follow each state by itself would take exponentially many steps.
 
 For covering, a row is enough only if the reader's wildcards are in normal form: neighbours, `*` and `#` in any order,
-mean "at least so many words", and are written `*.*.#`. Then the words between two such groups begin and end with a
+mean "at least this many words", and are written `*.*.#`. Then the words between two such groups begin and end with a
 literal word. A `#` of the other pattern may stand for more words than the reader has, so the reader must read it within
 one group. And if the reader can read it both as no words and as very many, it can read it as any number of words.
 
@@ -91,7 +91,7 @@ class Relation:
         return bool(row & self._last)
 
     def next_words(self, row: int) -> list[str] | None:
-        """The literal words with which a pattern can go on from this row; None if it can go on with any word."""
+        """The literal words with which a pattern can continue from this row; None if it can continue with any word."""
         if row & (self._one | self._many):
             return None
         return [word for word, bits in self._literal.items() if row & bits]
@@ -126,7 +126,7 @@ class Covering(Relation):
     __slots__ = ()
 
     def step(self, row: int, word: str) -> int:
-        """A wildcard is taken by wildcards only; a `#` may be no words, so it adds none to "at least so many"."""
+        """A wildcard is taken by wildcards only; a `#` may be no words, so it adds none to "at least this many"."""
         if word == MANY:
             return self._past_many(row & self._at_least)
         return self._advance(row, self._one if word == ONE else self._one | self._literal.get(word, 0))
@@ -145,7 +145,7 @@ class Overlapping(Relation):
 
 
 def normalized(words: list[str]) -> list[str]:
-    """The same pattern in normal form: of wildcards that are neighbours first all `*`, then one `#` if any."""
+    """The same pattern in normal form: neighbouring wildcards have first all `*`, then one `#` if any."""
     ordered: list[str] = []
     for are_wild, group in groupby(words, lambda word: word in (ONE, MANY)):
         found = list(group)

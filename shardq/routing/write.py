@@ -66,8 +66,8 @@ class Write(Cursor):
     def reach(self, pattern: str, words: list[str] | None, *, splits: bool) -> tuple[Any, list[str] | None] | None:
         """Go as far down as the pattern leads; None to start over.
 
-        Return the values of the pattern, and None; or the leaf or None where its *words* go on, and the rest of them.
-        With *splits* a run that parts from *words* is split there.
+        Return the values of the pattern, and None; or the leaf or None where its *words* continue, and the rest of
+        them. With *splits* a run that parts from *words* is split there.
         """
         if words is None:
             there = self.descend_page(LITERALS, self.main[LITERALS], pattern)

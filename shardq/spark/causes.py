@@ -16,7 +16,10 @@ _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(: .*)?")
 
 
 def cause_of(error: BaseException) -> str:
-    """What *error* says. One that came out of Spark has stacks of several processes: the innermost is the job's own."""
+    """The cause that *error* names.
+
+    One that came out of Spark has stacks of several processes: the innermost is the job's own.
+    """
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 (somebody else's __str__)
@@ -26,7 +29,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def raised_in(text: str) -> str:
-    """What the last stack of Python in *text* ends with, such as "ValueError: no number"; empty without a stack."""
+    """The last line of the last stack of Python in *text*, such as "ValueError: no number"; empty without a stack."""
     stacks = text.partition(QUERY)[0].split(_TRACEBACK)[1:]
     for line in stacks[-1].splitlines() if stacks else ():
         if _RAISED.fullmatch(line):

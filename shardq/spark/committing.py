@@ -1,4 +1,4 @@
-"""What the driver does when all tasks of a write, or of a micro-batch, have stored their rows."""
+"""The driver's work when all tasks of a write, or of a micro-batch, have stored their rows."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def _client(url: str, timeout: float, durability: str, process: int) -> Client:
 
 
 def state_of(options: Connecting, tag: str, *, create: bool = False) -> QueueState:
-    """What this process remembers of a queue, or of a partition, by its *tag*: "jobs" is the head, "jobs#2.a" another.
+    """This process's memory of a queue, or of a partition, by its *tag*: "jobs" is the head, "jobs#2.a" another.
 
     Each is a queue of its own for Spark, whose tasks and offsets name it by this. Users know it by its queue's name.
     """
@@ -43,7 +43,7 @@ def state_of(options: Connecting, tag: str, *, create: bool = False) -> QueueSta
 
 
 def partitions_of(head: QueueState) -> list[QueueState]:
-    """The states of the partitions of a queue that was looked at, by its map; of one without partitions its own."""
+    """The states of the partitions of a queue that was looked at, by its map; for one without partitions its own."""
     return [head, *(head.parts.states[1:] if head.parts is not None else ())]
 
 
@@ -73,7 +73,7 @@ def seen_partitions(options: Connecting, name: str) -> list[QueueState]:
 
 
 def same_seen_queue(options: Connecting, tag: str, life: str) -> QueueState:
-    """A queue or partition with the id *life* ('': any). QueueMissing also if it was made anew, and has another."""
+    """A queue or partition with the id *life* ('': any). QueueMissing also if it was recreated, and has another."""
     state = seen_queue(options, tag)
     if life not in ("", state.view.id):
         raise QueueMissing(f"queue {state.keys.name!r} was deleted and made anew while it was read")

@@ -32,7 +32,7 @@ LAST_SEQUENCE = 2**64 - 1
 
 
 class DeadTrack:
-    """The dead letters of one queue. A point among them is an entry id: what is up to it has been read."""
+    """The dead letters of one queue. A point among them is an entry id: letters up to it have been read."""
 
     def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
         self._client, self._state, self._options = client, state, options
@@ -50,7 +50,7 @@ class DeadTrack:
         return f"{end}-{LAST_SEQUENCE}" if 0 < end < entry_id(newest.encode())[0] else newest
 
     def anew(self) -> str:
-        """The point at which a stream goes on that has read an earlier queue of this name: that before all letters."""
+        """The point at which a stream continues that has read an earlier queue of this name: before all letters."""
         return self.first()
 
     def precedes(self, point: str) -> bool:
@@ -71,7 +71,7 @@ class DeadTrack:
         return entry_id(point.encode())[0]
 
     def begin(self, start: str, time: int | None, end: str) -> str:
-        """Where to go on for a query that has read up to *start*: there, as a rule.
+        """Where to continue for a query that has read up to *start*: there, as a rule.
 
         ConfigError when that is newer than the newest dead letter that there ever was; or that one's point, if data may
         be lost. If Redis was rolled back and has new dead letters, these have later ids, so none is passed over.

@@ -36,7 +36,7 @@ LAST_SEQUENCE = 2**64 - 1
 
 
 class JournalTrack:
-    """The events of one journal. A point among them is the number of an event: what is up to it has been read."""
+    """The events of one journal. A point among them is the number of an event: events up to it have been read."""
 
     def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
         self._client, self._state, self._options = client, state, options
@@ -54,7 +54,7 @@ class JournalTrack:
         return self._before(end + 1) if end else self._newest()
 
     def anew(self) -> int:
-        """The point at which a stream goes on that has read an earlier queue of this name.
+        """The point at which a stream continues that has read an earlier queue of this name.
 
         That is before the first event that the queue had, so that those which it has dropped since then are missed. (If
         its journal was switched on later, a number is left out there.)
@@ -113,7 +113,7 @@ class JournalTrack:
         return events.time_ms[0] if events.number and events.number[0] <= point else None
 
     def begin(self, start: int, time: int | None, end: int) -> int:
-        """Where to go on for a query that has read up to the event *start* of that *time*: there, as a rule.
+        """Where to continue for a query that has read up to the event *start* of that *time*: there, as a rule.
 
         If Redis was rolled back, events that the query has not read have numbers that it has passed. ConfigError then;
         or, if data may be lost, the point before them: they are newer than what the query has read.
@@ -171,7 +171,7 @@ def read_events(
         position = seen
         if keys:
             events = _only(events, [key in keys for key in events.shard_key])
-        if state.number:  # what was done to all partitions is told once, by the head
+        if state.number:  # the head alone reports actions on all partitions
             told = zip(events.message_id, events.kind, strict=True)
             events = _only(events, [bool(message_id) or kind == LOST for message_id, kind in told])
         if events.number:
@@ -184,7 +184,7 @@ def _life(options: Reading, state: QueueState) -> str:
 
 
 class EventSource(NamedTuple):
-    """Whose events they are: the name and the id of a queue, and the number of a partition."""
+    """The origin of events: the name and the id of a queue, and the number of a partition."""
 
     queue: str
     life: str

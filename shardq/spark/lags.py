@@ -101,7 +101,7 @@ def _lags(end: Any, latest: Any) -> list[tuple[str, Lag]]:
 def _lag(read: Any, newest: Mapping[str, Any]) -> Lag:
     """The lag between the mark of what was *read*, or its point alone, and that of the *newest* row.
 
-    Events are numbered from when their queue was made. If it was made anew, all are still to be read.
+    Events are numbered from when their queue was made. If it was recreated, all are still to be read.
     """
     mark = read if isinstance(read, Mapping) else {"to": read}
     if mark["to"] == newest["to"]:

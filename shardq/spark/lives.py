@@ -1,4 +1,4 @@
-"""Lives of queues: one that was deleted and made anew under its name is another, of which nothing was read yet."""
+"""Lives of queues: one that was deleted and recreated under its name is another; nothing of it was read yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("shardq")
 def is_made_anew(track: Any, mark: Any) -> bool:
     """Whether the queue that a mark is of was deleted, and *track* is of a later one.
 
-    Marks of older versions, and those that a user gives, may have no id: then it is told by their time.
+    Marks of older versions, and those that a user gives, may have no id: then their time shows it.
     """
     life = life_of(mark)
     if life is None:
@@ -34,9 +34,11 @@ def life_of(mark: Any) -> str | None:
 
 
 def same_queue(options: Connecting, name: str, end: Mapping[str, Any]) -> QueueState:
-    """The queue of which a consuming query held what the offset *end* says. QueueMissing if it was deleted since then.
+    """The queue whose messages a consuming query held, as the offset *end* says.
 
-    One that was made anew is another queue. Offsets of older versions do not tell it.
+    QueueMissing if it was deleted since then.
+
+    One that was recreated is another queue. Offsets of older versions do not tell it.
     """
     state = queue_of(options, name)
     if end.get("ids", {}).get(name, state.view.id) != state.view.id:

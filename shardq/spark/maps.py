@@ -20,7 +20,10 @@ def listed(column: pa.Array) -> list[Any]:
 
 
 def pairing(kind: pa.DataType) -> Change | None:
-    """What makes a decoded value one of *kind* for Arrow: dicts become lists of pairs. None if *kind* has no map."""
+    """Returns a function that makes a decoded value one of *kind* for Arrow: dicts become lists of pairs.
+
+    None if *kind* has no map.
+    """
     return _changing(kind, _paired)
 
 

@@ -82,7 +82,7 @@ class Writing(Connecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Parsing(Connecting):
-    """What becomes of payloads that do not fit `.schema(...)`, in the words of Spark's readers of JSON and CSV."""
+    """The fate of payloads that do not fit `.schema(...)`, in the words of Spark's readers of JSON and CSV."""
 
     modes: ClassVar[tuple[str, ...]] = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
     """The words for it; the first one is the default."""
@@ -114,7 +114,7 @@ LIVE_STATES = ("backlog", "in_flight", "delayed")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Parsing):
-    """What to read, and how. docs/spark.md says what each means."""
+    """The queues and states to read, and how. docs/spark.md says what each means."""
 
     subscribe: str = ""
     subscribe_pattern: str = ""
@@ -218,7 +218,7 @@ class Leasing(Parsing):
 
 @dataclass(frozen=True, kw_only=True)
 class Consuming(Leasing):
-    """What a streaming query leases, and who acks it. docs/spark.md says what each means."""
+    """The queues that a streaming query leases from, and who acks. docs/spark.md says what each means."""
 
     mode: str = "consume"
     subscribe: str

@@ -22,7 +22,7 @@ from shardq.spark.options import Parsing
 from shardq.spark.shape import RowShape
 
 NEEDED_COLUMNS = {"FAILFAST": ("queue", "message_id"), "REJECT": ("lease",)}
-"""What else must be known of a malformed row."""
+"""The other columns that must be known of a malformed row."""
 
 
 class Malformed(NamedTuple):

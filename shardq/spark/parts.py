@@ -1,4 +1,4 @@
-"""What one task reads."""
+"""The part that one task reads."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ from shardq.spark.maps import pairing
 from shardq.spark.typed import typed
 
 Fit = Callable[[Any, list[str]], Any]
-"""What makes a decoded value one for Arrow; it adds to the list why it does not fit."""
+"""A function that makes a decoded value one for Arrow; it adds to the list why it does not fit."""
 _NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?", re.ASCII)
 _CODECS = Codecs()
 
 
 class RowShape:
-    """What payloads are decoded to. *nullable*: a payload may be null."""
+    """The shape to which payloads are decoded. *nullable*: a payload may be null."""
 
     def __init__(self, kind: pa.DataType, *, nullable: bool = True) -> None:
         hint = typed(kind, nullable=nullable)

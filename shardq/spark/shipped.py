@@ -40,7 +40,7 @@ def ship(context: SparkContext) -> None:
 def check_executors(context: SparkContext) -> None:
     """ConfigError unless the executors that the cluster has now have this version of shardq.
 
-    They are asked once for each number of cores: with more of them, new executors have come. Nothing is said of a
+    They are asked once for each number of cores: with more of them, new executors have come. Nothing is known of a
     cluster that has no room for a few tasks now.
     """
     seen = context.applicationId, context.defaultParallelism
@@ -58,7 +58,7 @@ def check_executors(context: SparkContext) -> None:
 
 
 def _told(context: SparkContext, cores: int) -> set[tuple[str, str]]:
-    """What tasks on all cores say: host, and version of shardq or why it cannot be imported."""
+    """The reports of tasks on all cores: host, and version of shardq or why it cannot be imported."""
     from pyspark import InheritableThread
 
     found: list[tuple[str, str]] = []
@@ -76,7 +76,7 @@ def _told(context: SparkContext, cores: int) -> set[tuple[str, str]]:
 
 
 def _probe() -> Callable[[Any], Iterator[tuple[str, str]]]:
-    """A task that needs no shardq: what is defined within a function is sent whole, instead of by its module's name."""
+    """A task that needs no shardq: a name defined within a function is sent whole, not by its module's name."""
 
     def probe(_: Any) -> Iterator[tuple[str, str]]:
         from socket import gethostname

@@ -38,7 +38,7 @@ class StoredRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Wrote(WriterCommitMessage):
-    """What one task stored, and of which write: its id, the number of its batch, and when it began."""
+    """The rows that one task stored, and their write: its id, the number of its batch, and when it began."""
 
     write_id: str
     batch: int
@@ -106,7 +106,7 @@ class Sink:
 
     @property
     def stored(self) -> list[StoredRows]:
-        """What is stored by now."""
+        """The rows that are stored by now."""
         return [StoredRows(self._state.keys.tag, self._offset.partition, self.rows)]
 
     def finish(self) -> None:
@@ -160,7 +160,7 @@ class DealingSink:
 
     @property
     def stored(self) -> list[StoredRows]:
-        """What is stored by now in each partition; and what says how it was dealt, which has no rows."""
+        """The rows that are stored by now in each partition; and the mark of how they were dealt, which has no rows."""
         found = [each for sink in self._sinks.values() for each in sink.stored]
         return [*found, StoredRows(self._head.keys.tag, self._offset.partition, 0)] if self._dealt else found
 

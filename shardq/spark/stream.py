@@ -4,7 +4,7 @@ An offset has a *mark* for each queue: `{"from": 40, "to": 60, "time": 176371199
 micro-batch that ends there has the rows after the point "from" up to the point "to", the number of an event or the
 entry id of a dead letter. They never change, so a micro-batch can be read again, and lost rows are noticed. By the
 "time" of the event "to", in ms, we notice that Redis was rolled back. By the "id" of the queue we notice that it was
-deleted and made anew: then it is read from its beginning on. A queue that is not read any more, or that is gone, keeps
+deleted and recreated: then it is read from its beginning on. A queue that is not read any more, or that is gone, keeps
 its mark: it may come back. Offsets of older versions have marks without ids, or points instead of marks.
 
 Each partition of a queue is read as a queue, and has a mark of its own by its tag: "jobs" is the head, "jobs#2.a"

@@ -1,8 +1,8 @@
 """The messages that a queue holds, as a table with the state of each message.
 
 Each task reads the messages with ids from one to another, or those with some shard keys, wherever they lie:
-shardq.spark.ops.sweep says why none is missed, or read twice. What an admission window holds back lies in blocks, each
-of one shard key and with ids of all times: cut by ids, each task would read all of them.
+shardq.spark.ops.sweep says why none is missed, or read twice. Messages that an admission window holds back lie in
+blocks, each of one shard key and with ids of all times: cut by ids, each task would read all of them.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ MESSAGES_OF_TASK = 10_000
 """Messages that are worth a task of their own."""
 
 OUTSIDE_PLACE: Final = "d"
-"""The place of what lies outside of the streams: what is held back, delayed, or was given back."""
+"""The place of messages outside of the streams: held back, delayed, or given back."""
 
 BLOCK_BYTES: Final = 512 * 1024
-"""So much of overflows is read in a round trip."""
+"""Bytes of overflows that are read in a round trip."""
 
 MAX_KEYS: Final = 1_000_000
 """With more shard keys that wait, parts are cut by ids: they are sent to the tasks by name."""
 
 MAX_AGAIN: Final = 16
-"""Parts by shard keys each read the streams: what is read again may be one of so many messages, so the cost is flat."""
+"""Parts by shard keys each read the streams: one of this many messages may be read again, so the cost is flat."""
 
 MAX_ASKED: Final = 1000
 """Shard keys in a call."""
@@ -91,7 +91,10 @@ def live_parts(client: Client, state: QueueState, options: Reading, most: int) -
 
 
 def _is_in_blocks(client: Client, state: QueueState, stats: QueueStats, holding: Iterable[OverflowHolder]) -> bool:
-    """Whether most of what is held back lies in blocks. What lies by itself would be looked up in each part by keys."""
+    """Whether most of what is held back lies in blocks.
+
+    Messages that lie by themselves would be looked up in each part by keys.
+    """
     alone = client.run(sweep.outside(state)) - sum(each.blocks for each in holding)
     return alone - stats.in_flight - stats.delayed <= stats.held_back // 2
 
@@ -168,7 +171,7 @@ _Block: TypeAlias = tuple[OverflowHolder, int]
 
 
 class _Standing(NamedTuple):
-    """What is said of one message: see the columns of the table."""
+    """The standing of one message: see the columns of the table."""
 
     state: str
     deliveries: int = 0
@@ -198,9 +201,9 @@ class _Sweep:
         self._count = self._blocks = min(options.fetch_size, FIRST_PAGE_ROWS)
 
     def entries(self) -> Iterator[Entries]:
-        """The messages of the piece; of some states only, no more is looked at than they need.
+        """The messages of the piece; for some states only, no more is looked at than they need.
 
-        What is delayed lies by itself, and so does what was in an overflow and is in flight.
+        Delayed messages lie by themselves, and so do those that were in an overflow and are in flight.
         """
         if sweep.order(self._portion.piece.after) >= sweep.order(self._portion.piece.upto):
             return
@@ -213,7 +216,7 @@ class _Sweep:
             yield from self._alone()
 
     def _of_stream(self, place: str) -> Iterator[Entries]:
-        """What lies in a stream. Above the cursor that is backlog, and nothing more is known of it."""
+        """The messages in a stream. Above the cursor that is backlog, and nothing more is known of it."""
         key = self._state.keys.stream(int(place))
         for page in pages(self._client, self._state, key, *self._portion.piece, self._options.fetch_size):
             rows = [row for row in page if self._portion.has(row[0], key_of(row[1]))] if self._portion.share else page
@@ -226,7 +229,7 @@ class _Sweep:
             yield found
 
     def _delivered(self, place: str, ids: Sequence[bytes]) -> list[_Standing]:
-        """What is said of messages below the cursor. Those that are gone were delivered while we read."""
+        """The standing of messages below the cursor. Those that are gone were delivered while we read."""
         spots = {each: self._index.spots[each] for each in ids if each in self._index.spots}
         errors = self._client.run(sweep.last_errors(self._state, spots))
         for page in self._told(place, [each for each in ids if each not in spots]):
@@ -235,7 +238,7 @@ class _Sweep:
         return [self._standing(spots[each], errors.get(each, "")) for each in ids]
 
     def _overflows(self) -> Iterator[Entries]:
-        """What waits in overflows: of the wanted shard keys, if options or the part say which, else of all."""
+        """The messages in overflows: those of the wanted shard keys, if options or the part say which, else all."""
         if self._portion.share:
             yield from self._of_share(self._portion.share)
             return
@@ -250,7 +253,7 @@ class _Sweep:
                     yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
 
     def _of_share(self, share: KeyShare) -> Iterator[Entries]:
-        """What waits in the overflows of a share: whole ones, and of large ones what lies between the points."""
+        """The messages in the overflows of a share: whole ones, and for large ones those between the points."""
         small = [key for key in self._keys if key not in share.large]
         for at in range(0, len(small), MAX_ASKED):
             found = _holders(self._client, self._state, small[at : at + MAX_ASKED])
@@ -264,7 +267,7 @@ class _Sweep:
         return self._client.run(sweep.blocks_around(self._state, holder, entry, near))
 
     def _of_blocks(self, wanted: Sequence[_Block]) -> Iterator[Entries]:
-        """What waits in these blocks, up to the first one that only has what comes after the piece.
+        """The messages in these blocks, up to the first one that only has some that come after the piece.
 
         A block's messages may move while we read it: then they are not met again where they go.
         """
@@ -326,10 +329,10 @@ class _Sweep:
         return self._is_every or self._portion.has(entry, shard_key)
 
     def _alone(self) -> Iterator[Entries]:
-        """What lies by itself, and was not met before.
+        """The messages that lie by themselves, and were not met before.
 
-        If nothing has moved since the index was made, that has all of it. Else all names are looked at; of one that is
-        not in the index the shard key is known only when it is looked up.
+        If nothing has moved since the index was made, that has all of it. Else all names are looked at; the shard key
+        of one that is not in the index is known only when it is looked up.
         """
         is_known = self._client.run(sweep.moves(self._state)) == self._moves
         share, ids = self._portion.share, list[bytes]()
@@ -378,7 +381,7 @@ class _Sweep:
             yield entries
 
     def _told(self, place: str, ids: Sequence[bytes]) -> Iterator[list[tuple[bytes, SweepTold | None]]]:
-        """What the server says of these messages now, page by page."""
+        """The server's answer about these messages now, page by page."""
         at, head = 0, place.encode() + b":"
         while at < len(ids):
             page = self._client.run(sweep.states(self._state, [head + each for each in ids[at : at + STATES_A_CALL]]))
@@ -386,7 +389,7 @@ class _Sweep:
             at += len(page)
 
     def _standing(self, spot: SweepSpot, error: str = "") -> _Standing:
-        """What is said of a message. The lease of one that was delivered while we read is not known."""
+        """The standing of a message. The lease of one that was delivered while we read is not known."""
         now = self._index.now
         if spot.state == "delayed" and spot.at is not None:
             state = "delayed" if spot.at > now else "backlog"
@@ -415,6 +418,6 @@ def key_of(fields: Sequence[bytes]) -> bytes:
 
 
 def _say(entries: Entries, standings: Sequence[_Standing]) -> None:
-    """Put what is said of each of the entries into columns."""
+    """Put the standing of each of the entries into columns."""
     columns = zip(*standings, strict=True)
     entries.states, entries.counts, entries.due, entries.lease_until, entries.errors = map(list, columns)

@@ -27,8 +27,8 @@ ByName = Mapping[str, Task[Any, Any, Any]]
 class Manner(msgspec.Struct, frozen=True):
     """How tasks are run: *middleware* is around each, the first one outermost.
 
-    *note* is told the delivery that a task runs for, in the task's own context. The text of errors is stored if it
-    *stores_text*. *on_error* is told of errors.
+    *note* gets the delivery that a task runs for, in the task's own context. The text of errors is stored if it
+    *stores_text*. *on_error* gets errors.
     """
 
     middleware: Sequence[Callable[..., Any]]

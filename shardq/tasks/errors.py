@@ -1,4 +1,4 @@
-"""What a task's function may raise besides what every handler may."""
+"""The errors that a task's function may raise besides those of every handler."""
 
 from __future__ import annotations
 

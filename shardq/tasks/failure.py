@@ -1,4 +1,4 @@
-"""What is stored of an error of a task: its class, and where it was raised. Its text may hold a part of the payload."""
+"""The record of a task's error: its class, and where it was raised. Its text may hold a part of the payload."""
 
 from __future__ import annotations
 

@@ -102,14 +102,14 @@ def _unknown_since(delivery: DeliveryView, now: float) -> float:
 
 
 def tries_of(delivery: DeliveryView) -> int:
-    """Return how often a call was delivered since it was written, or redriven: that begins anew."""
+    """Return how often a call was delivered since it was written, or redriven: that begins again."""
     return deliveries_in(delivery.received.token)
 
 
 def judged(
     task: Task[Any, Any, Any], error: BaseException, delivery: DeliveryView, *, with_text: bool
 ) -> BaseException:
-    """Return what a worker is to be told of an *error* of a task's function."""
+    """Return the worker's view of an *error* of a task's function."""
     if is_a(error, (Nack, Reject, GiveBack)):
         return error
     text = told(error, task.function, with_text=with_text)

@@ -16,7 +16,7 @@ from shardq.worker.call import CallOf, Environment, MessageCall
 
 
 class Several(Application):
-    """What one worker of several queues runs, each with `Tasks` of its own.
+    """The tasks that one worker of several queues runs, each with `Tasks` of its own.
 
     A call is looked for in the `Tasks` of its queue, then in the others. ConfigError for two of one queue.
 
@@ -72,7 +72,7 @@ class Several(Application):
         return [found for each in self._tasks.values() for found in each.lifespans()]
 
     def check_forks(self) -> None:
-        """ConfigError: a child process does not know of which queue its message is."""
+        """ConfigError: a child process does not know to which queue its message belongs."""
         raise ConfigError("child processes run the tasks of one queue: start a worker for each of the Tasks")
 
     def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:

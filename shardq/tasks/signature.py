@@ -1,4 +1,4 @@
-"""What a task's function takes and returns, as its annotations say: checked once, where it is declared."""
+"""The arguments and the result of a task's function, as its annotations say: checked once, where it is declared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shardq.model.annotation import Annotation, converted
 from shardq.model.unfit import Unfit, unknown_name
 
 _MAP: Final = 0x80
-"""MessagePack's mark of a map without members; with up to 15 of them it is so much more."""
+"""MessagePack's mark of a map without members; with up to 15 of them it is greater by their number."""
 _MAX_REPR: Final = 15
 _TYPED_DICT: Final[Any] = TypedDict
 _KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

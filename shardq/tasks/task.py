@@ -60,7 +60,8 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
     def tries_again(self, error: BaseException, deliveries: int) -> bool:
         """Say whether a task that failed with *error* in its delivery number *deliveries* is tried once more."""
-        # The function did not raise INTERRUPTED, so whoever lists in `retry_on` what it raises does not think of them.
+        # The function did not raise INTERRUPTED, so a user who lists in `retry_on` what it raises does not think of
+        # them.
         if is_one_of(error, self.give_up_on) or is_one_of(error, (*INTERRUPTED, *self.retry_on)) is False:
             return False
         return self.retries is None or deliveries <= self.retries

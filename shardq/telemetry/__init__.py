@@ -1,4 +1,4 @@
-"""What shardq tells OpenTelemetry, and how Prometheus names it: spans, instruments, samples, a tally of them."""
+"""shardq's data for OpenTelemetry, and Prometheus's names for it: spans, instruments, samples, a tally of them."""
 
 from shardq.telemetry.measures import begin_tally, end_tally
 from shardq.telemetry.options import Spans

@@ -1,4 +1,4 @@
-"""What is measured of the calls on one queue: how long they took, and what they wrote and read."""
+"""The measures of the calls on one queue: how long they took, and how many messages they wrote and read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REFUSALS: Final = (*BOUNDS, CONFLICT, OUT_OF_MEMORY)
 class QueueMeter:
     """Adds up what is measured of one queue, of *server*. It is called only while somebody wants that.
 
-    What each message needs is found by one look: a call and a tuple for each value cost more than to add it.
+    The instruments of each message are found by one look: a call and a tuple for each value cost more than to add it.
     """
 
     def __init__(self, queue: str, server: MeasuredServer) -> None:
@@ -137,7 +137,7 @@ class QueueMeter:
         return places.kept.get((instrument.name, first, second)) or self._add(places, instrument, first, second)
 
     def _waited(self, places: _Places, again: bool) -> Measured:
-        """Return where pick-up delays go: of messages that were delivered before, or not."""
+        """Return where pick-up delays go: for messages that were delivered before, or not."""
         return places.delays.get(again) or places.delays.setdefault(
             again, self._of(PICKUP, "true" if again else "false")
         )

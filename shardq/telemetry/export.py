@@ -1,9 +1,9 @@
-"""What goes to one meter provider of OpenTelemetry: instruments, the values of histograms that wait, observations.
+"""The data for one meter provider of OpenTelemetry: instruments, the values of histograms that wait, observations.
 
 Counters and gauges are read from the tally when the provider collects. The values of histograms wait for that, too, up
 to a bound: an SDK takes several microseconds to record one, longer than all else that is measured of a call. A reader
-collects once a minute unless it is told otherwise, so there is room for what a busy process measures in that time.
-They wait as plain numbers in an array: to keep an object for each costs more than to measure it.
+collects once a minute unless it is set otherwise, so there is room for the values of a busy process in that time. They
+wait as plain numbers in an array: to keep an object for each costs more than to measure it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ machine this process may get a twentieth of a processor.
 VALUES_AT_ONCE: Final = 64
 """Values for which a series gets room at once."""
 COUNTERS: Final = (SENT, CONSUMED, RETRIED, DEAD_LETTERED, LEASE_LOST, REFUSED, SLOTS, BUSY, OLDEST_JOB)
-"""What clients and workers measure besides histograms."""
+"""The measures of clients and workers besides histograms."""
 
 
 class Export:
-    """The instruments of one meter *provider*. *note_failure* is told of what fails there, once."""
+    """The instruments of one meter *provider*. *note_failure* is called with a failure there, once."""
 
     def __init__(self, provider: Any, tally: Tally, note_failure: Callable[[Any, Exception], object]) -> None:
         self.provider, self._tally, self._note_failure = provider, tally, note_failure

@@ -1,7 +1,7 @@
-"""What several processes have measured, as if it were one: those of a worker, and those that run its handlers.
+"""The measures of several processes, as if it were one: those of a worker, and those that run its handlers.
 
-Each tells what it has counted since it began. When one ends, its counts stay, so that no counter falls; what it had at
-the moment, such as jobs that ran, is gone with it.
+Each tells what it has counted since it began. When one ends, its counts stay, so that no counter falls; its gauges,
+such as running jobs, are gone with it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Member:
         self._family = family
 
     def tell(self, samples: Sequence[Sample]) -> None:
-        """Take what it has measured since it began. What comes after its end is late, and is not taken."""
+        """Take what it has measured since it began. Values after its end are late, and are not taken."""
         self._family._tell(self, samples)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The guard around all that telemetry does: what fails in a program's SDK fails no call and ends no worker."""
+"""The guard around all telemetry: a failure in a program's SDK fails no call and ends no worker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def nothing() -> Any:
 
 
 def note_failure(error: Exception) -> None:
-    """Log once that the program's traces fail. The call goes on."""
+    """Log once that the program's traces fail. The call continues."""
     global _has_failed
     if not _has_failed:
         _has_failed = True

@@ -231,7 +231,7 @@ MEMORY_RATIO: Final = Instrument(
     "shardq_redis_memory_ratio",
     "gauge",
     "1",
-    "Memory that Redis uses, of what it may use; of several servers, that of the fullest",
+    "Memory in use, as a share of what Redis may use; the fullest of several servers",
 )
 OUT_OF_MEMORY: Final = Instrument(
     "shardq.redis.out_of_memory",

@@ -1,6 +1,6 @@
 """Where what is measured goes: to OpenTelemetry, if the program has set a meter provider, and to a `Tally`, if on.
 
-Without either, a call looks whether there is one, and that is all: nothing is imported. What fails in an SDK is logged
+Without either, a call looks whether there is one, and that is all: nothing is imported. A failure in an SDK is logged
 once, and no call or job fails for it.
 """
 
@@ -32,9 +32,9 @@ _export: Export | None = None
 _passed_over: Any = None  # a provider that exports nothing, or failed
 _FAILS: Final = "the program's metrics fail: nothing is measured for them any more"
 _NOBODY: Final = object()
-_failing: Any = None  # the provider of which that was logged
+_failing: Any = None  # the provider whose failure was logged
 generation = 0
-"""Grows when values go elsewhere from now on: who keeps a `Measured` gets a new one then."""
+"""Grows when values go elsewhere from now on: a holder of a `Measured` gets a new one then."""
 
 
 def begin_tally() -> Tally:

@@ -1,4 +1,4 @@
-"""What a program wants of spans, besides what all have."""
+"""A program's wishes for spans, besides what all have."""
 
 from __future__ import annotations
 

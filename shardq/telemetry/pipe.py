@@ -1,4 +1,4 @@
-"""What a process measures, told through a pipe to the one that started it.
+"""The measures of a process, sent through a pipe to the one that started it.
 
 It tells each second if anything has changed, also while a job runs, and once more at its end. So a process that is
 killed takes at most its last second with it, and nothing that it has told.
@@ -105,7 +105,7 @@ class Follower:
             os.close(self._ended)
 
     def _told(self) -> Iterator[bytes]:
-        """Yield what comes through the pipe, of what is there after the end at most as much as may be told at once."""
+        """Yield the bytes that come through the pipe, after the end at most as many as may be sent at once."""
         left = MAX_TOLD
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
@@ -122,7 +122,7 @@ class Follower:
 
 
 def _taken(buffer: bytearray) -> Iterator[bytes]:
-    """Take from *buffer* what was told at once and is there whole. OverflowError if one is longer than it may be."""
+    """Take from *buffer* the messages that are there whole. OverflowError if one is longer than it may be."""
     while len(buffer) >= _LENGTH.size:
         (length,) = _LENGTH.unpack_from(buffer)
         if length > MAX_TOLD:

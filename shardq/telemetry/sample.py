@@ -12,7 +12,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Distribution(NamedTuple):
-    """What a histogram holds: *counts* of its buckets (one more than bounds), and the sum of all values."""
+    """The contents of a histogram: *counts* of its buckets (one more than bounds), and the sum of all values."""
 
     counts: tuple[int, ...]
     total: float

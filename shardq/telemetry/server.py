@@ -1,4 +1,4 @@
-"""The server that a client talks to, as spans and metrics name it: what its URL says."""
+"""The server that a client talks to, as spans and metrics name it, from its URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shardq.telemetry.sample import Labels
 
 
 class MeasuredServer(NamedTuple):
-    """An address, and a port: of a Unix socket its path, and no port."""
+    """An address, and a port: for a Unix socket its path, and no port."""
 
     address: str = ""
     port: int | None = None
@@ -28,7 +28,7 @@ class MeasuredServer(NamedTuple):
 
 
 def server_of(target: Target) -> MeasuredServer:
-    """Return the server that a URL names: of a cluster or of sentinels the first one."""
+    """Return the server that a URL names: for a cluster or sentinels the first one."""
     if target.addresses:
         return MeasuredServer(*target.addresses[0])
     if "path" in target.settings:

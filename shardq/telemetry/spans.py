@@ -46,11 +46,11 @@ MAX_LINK: Final = 1_024
 
 BAGGAGE: Final = "baggage"
 LINK_HEADERS: Final = {"traceparent": "trace-link", "tracestate": "link-state"}
-"""What the headers are called of a context that is a link, and that no program is to go on with by mistake."""
+"""The names of headers for a context that is a link, and that no program is to continue by mistake."""
 
 
 class HasHeaders(Protocol):
-    """What may have a trace context."""
+    """An object that may have a trace context."""
 
     @property
     def headers(self) -> Mapping[str, str] | None:
@@ -174,7 +174,7 @@ def context_of(span: Span) -> Mapping[str, str]:
 
 @guarded(nothing)
 def note_ids(span: Span, ids: Iterable[str]) -> None:
-    """Note at the span of a batch of which messages it is: of its first MAX_IDS.
+    """Note the ids of a batch's messages at its span: the first MAX_IDS.
 
     Old versions of OpenTelemetry drop a list whose items are of a subclass of str, as the result of a write is.
     """
@@ -243,7 +243,7 @@ def api() -> Any:
 
 
 def _propagators() -> Any:
-    """Return what OTEL_PROPAGATORS names; if nobody has that, what OpenTelemetry takes if it names nothing."""
+    """Return the propagators that OTEL_PROPAGATORS names; if they are missing, OpenTelemetry's default ones."""
     try:
         from opentelemetry import propagate
     except Exception as error:  # noqa: BLE001 (it loads other packages)

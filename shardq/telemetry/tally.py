@@ -1,8 +1,8 @@
-"""What this process has measured, in memory and within bounds: counts, sums, gauges, and values by buckets.
+"""The measures of this process, in memory and within bounds: counts, sums, gauges, and values by buckets.
 
 Prometheus's text is made of it, and OpenTelemetry's counters read it when they are collected: so to count is to add to
-a number. Names come from outside, and each is a series that somebody stores, so there are so many names of each kind,
-those that came first, and one more for all others.
+a number. Names come from outside, and each is a series that somebody stores, so each kind has a bounded number of
+names, those that came first, and one more for all others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Observed = tuple[Instrument, float, Labels]
 
 
 class TallySource(NamedTuple):
-    """What tells, each time when somebody asks, the values that these *instruments* have at this moment."""
+    """Returns, each time when somebody asks, the values that these *instruments* have at this moment."""
 
     instruments: Collection[Instrument]
     ask: Callable[[], Iterable[Observed]]
@@ -96,7 +96,7 @@ class Tally:
         _TALLIES.add(self)
 
     def begin_again(self) -> None:
-        """Begin with 0 in a child process: what its parent has counted is told by that. It raises nothing.
+        """Begin with 0 in a child process: the parent reports its own counts. It raises nothing.
 
         >>> tally.begin_again()
         >>> [sample.value for sample in tally.samples()]
@@ -177,7 +177,7 @@ class Tally:
 
 
 class Names:
-    """The names that labels have: of each kind those that came first, and one for all others."""
+    """The names that labels have: for each kind those that came first, and one for all others."""
 
     def __init__(self) -> None:
         self._queues: set[str] = set()

@@ -1,4 +1,4 @@
-"""What is told of the calls on one queue: a span of each, and what is measured of it. Clients and workers call this."""
+"""The telemetry of the calls on one queue: a span for each, and its measures. Clients and workers call this."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 Results: TypeAlias = Sequence[object] | Mapping[str, object]
-"""What became of each message: of those of a batch in their order, of copies of one by their queues."""
+"""The outcome of each message: for those of a batch in their order, for copies of one by their queues."""
 _SYSTEM: Final = SystemClock()
 _SERVER: Final = MeasuredServer()
 _PLAIN: Final = Spans()
@@ -92,7 +92,7 @@ class Telemetry:
 
     @guarded(nothing)
     def read(self, rows: Sequence[Received], began: Began, *, batch: bool) -> None:
-        """Tell of a read that returned messages. Nothing is told of one that did not."""
+        """Tell of a read that returned messages. Nothing is reported of one that did not."""
         if not rows:
             return
         if began.is_traced:
@@ -164,7 +164,7 @@ def publishing(
 
 
 class OpenWrite:
-    """The write of one message that goes on elsewhere. `context` is the trace context for the message's headers."""
+    """The write of one message that continues elsewhere. `context` is the trace context for the message's headers."""
 
     __slots__ = ("_began", "_clock", "_meter", "_span", "context")
 
@@ -287,7 +287,7 @@ class WriteSpan(Timed):
 
     @guarded(nothing)
     def wrote(self, ids: Sequence[str] | Mapping[str, str]) -> None:
-        """Note the ids of what was written: of a batch in its order, of what was published by its queues."""
+        """Note the ids of written messages: for a batch in its order, for a published message by its queues."""
         self._results = ids
         if self._span is not None:
             note_ids(self._span, ids.values() if isinstance(ids, Mapping) else ids)

@@ -56,8 +56,8 @@ function clocked.call(command, ...)
 end
 function clocked.register_function(verb) redis.shardq[verb.function_name] = verb.callback end
 """
-"""What fakeredis lacks: a place for functions, a `redis` with another clock, and `redis.sha1hex`. That one here is
-another hash with as many digits: scripts use it only to spread shard keys over buckets of an index.
+"""The parts that fakeredis lacks: a place for functions, a `redis` with another clock, and `redis.sha1hex`. That one
+here is another hash with as many digits: scripts use it only to spread shard keys over buckets of an index.
 """
 _PLAIN = "return redis.call(unpack(ARGV))"
 """Runs a plain command about a queue: redis-py would read its reply. Other commands are about the server."""
@@ -236,7 +236,7 @@ class FakeDriver(Driver):
             return self._sent("EVAL", f"{_loaded(script.library)}\n{_run(script)}", *words)
 
     def _now(self) -> tuple[int, int]:
-        """What TIME answers: seconds and microseconds, by the clock."""
+        """The answer to TIME: seconds and microseconds, by the clock."""
         return divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
 
     def _outcome(self, call: Call) -> Any:
@@ -292,7 +292,7 @@ class AsyncFakeDriver(AsyncDriver):
                 return self._fake.perform(step)
 
     async def _sleep(self, seconds: float) -> None:
-        """Let other tasks run for so many seconds; on a clock that stands, for a moment after it was moved on."""
+        """Let other tasks run for this many seconds; on a clock that stands, for a moment after it was moved on."""
         clock = self._fake.clock
         if _stands(clock):
             clock.advance(seconds)

@@ -35,7 +35,10 @@ class Aside:
                 self._running = True
 
     def wait(self, seconds: float) -> bool:
-        """Return whether all functions that were handed over so far have run. Wait for them up to so many *seconds*."""
+        """Return whether all functions that were handed over so far have run.
+
+        Wait for them up to this many *seconds*.
+        """
         with self._lock:
             if not self._running:
                 return True

@@ -1,4 +1,4 @@
-"""An entry: what the timer holds, and what its user cancels. It knows its bucket, so both cost O(1)."""
+"""An entry: the timer holds it, and its user cancels it. It knows its bucket, so both cost O(1)."""
 
 from __future__ import annotations
 

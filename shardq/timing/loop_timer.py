@@ -14,7 +14,7 @@ from shardq.timing.timer import MAX_WAIT, Settings, Timer
 
 
 class Handle(Protocol):
-    """What `call_later` of a loop returns."""
+    """The result of a loop's `call_later`."""
 
     def cancel(self) -> None:
         """Keep the call from happening."""
@@ -22,7 +22,7 @@ class Handle(Protocol):
 
 
 class TimerLoop(Protocol):
-    """What the timer needs of an event loop; those of asyncio and uvloop have it."""
+    """The part of an event loop that the timer needs; those of asyncio and uvloop have it."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Handle:
         """Call `callback` in `delay` seconds."""

@@ -1,8 +1,7 @@
 """Hierarchical timing wheels, whose clock is driven by a delay queue of buckets. Nothing here does I/O.
 
-The problem: hold a million deadlines, nearly all of which are cancelled before they come, with O(1) per insert and per
-cancel, and without waking up when nothing is due. A heap takes O(log n), and keeps a cancelled deadline until it comes
-to the top.
+The problem: hold a million deadlines, most of them cancelled before they come, with O(1) per insert and per cancel, and
+without waking up when nothing is due. A heap takes O(log n), and keeps a cancelled deadline until it comes to the top.
 
 A *wheel* is a circle of buckets, each one *tick* wide. An entry goes into the bucket of the tick at which it is due. A
 deadline beyond the circle goes to the *overflow wheel*, whose tick is as long as the whole circle of the wheel below;
@@ -46,7 +45,7 @@ wheel, before an earlier one cascades there. The price is that a deadline just b
 higher, and cascades once more.
 
 Costs: an insert takes O(wheels), a cancel O(1), a step of the clock O(log of the buckets in use). The delay queue holds
-at most `size` buckets per wheel. Each revolution makes its buckets anew, because a dict never shrinks: one that held a
+at most `size` buckets per wheel. Each revolution makes its buckets again, because a dict never shrinks: one that held a
 million entries once would stay large.
 
 Source: Varghese & Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987 (scheme 7: a clock's hands); the delay
@@ -58,13 +57,13 @@ Threads
 - Any thread may call `insert` and `Entry.cancel` at any time, also while the clock moves. `insert` takes a lock only
   for the first entry of a bucket, `cancel` only if the entry is just being moved. An insert chooses a bucket, and then
   stores the entry in it. In between the clock may close that bucket, and then empty it. So `insert` looks after the
-  store whether the bucket is closed. If it is, either the clock or `insert` takes the entry out, and goes on with it.
+  store whether the bucket is closed. If it is, either the clock or `insert` takes the entry out, and continues with it.
 - A finalizer or a signal handler may call `cancel`. It must not call `insert`, which could wait for its own thread.
 - Only one thread at a time may call `advance`, and it must use up the result before the next call.
 - Any thread may call `len`, `next_expiration` and `close`. `len` is exact whatever other threads do: it is one sum in C
   under the GIL, at a moment when no entry is being moved.
-- All of this relies on the GIL: what is one step here, such as `list(bucket)`, is several without it. It was never
-  tested without the GIL.
+- All of this relies on the GIL: a single step here, such as `list(bucket)`, is several without it. It was never tested
+  without the GIL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What shall be otherwise in a replay: other workers, and other settings, weights, limits and plans of the queue."""
+"""The changes of a replay: other workers, and other settings, weights, limits and plans of the queue."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OF_WORKERS: Final = ("workers", "slots", "read_ahead")
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """An alternative by its name. What it does not name is as it was.
+    """An alternative by its name. All else is as it was.
 
-    `workers`: so many, all the time; `slots`: of each; `read_ahead`: of each (`shardq.Worker`). `settings` are those of
-    the queue, `weights` and `limits` of shard keys (a text names a plan), and `plans` by name.
+    `workers`: their number, all the time; `slots`: of each; `read_ahead`: of each (`shardq.Worker`). `settings` are
+    those of the queue, `weights` and `limits` of shard keys (a text names a plan), and `plans` by name.
     """
 
     name: str

@@ -14,7 +14,7 @@ from shardq.whatif.server import MovedServer
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What `was`, and the outcomes of replays.
+    """The past (`was`), and the outcomes of replays.
 
     The first has nothing otherwise, if it is known which workers there were. How far that is from what was is how far
     the others can be trusted.

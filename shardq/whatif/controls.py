@@ -1,4 +1,4 @@
-"""What people had set in a queue while it happened, given to a replay at the same times: but for what is otherwise."""
+"""People's settings of a queue over its history, given to a replay at the same times: but for the changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shardq.whatif.alternative import REPLAYED, Alternative
 from shardq.whatif.history import History, HistoryChange, Row
 
 MIN_SECONDS: Final = 0.001
-"""Seconds: what ends sooner has ended."""
+"""Seconds: a setting that ends sooner has ended."""
 
 
 class ReplayControls:

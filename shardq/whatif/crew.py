@@ -43,7 +43,7 @@ At: TypeAlias = Callable[[float, Callable[[], object]], None]
 
 
 class CrewLedger(Protocol):
-    """What a crew asks of a replay, and tells it."""
+    """A crew's view of a replay: its questions, and its reports."""
 
     def delivered(self, received: Received) -> None:
         """A message was delivered."""
@@ -69,7 +69,7 @@ class Crew:
         self._at, self._ledger = at, ledger
         self._line: deque[tuple[WorkerState, Read]] = deque()
         self.look_at = math.inf
-        """When those in the line look again, of the local clock, if nothing stirs the queue before."""
+        """When those in the line look again, by the local clock, if nothing stirs the queue before."""
         self._is_stirred = False
 
     def join(self, slots: int, read_ahead: int) -> WorkerState:

@@ -1,7 +1,7 @@
-"""What a queue had to do, and with what: read from its table of jobs (`shardq.jobs.schema`).
+"""A queue's work, and its means: read from its table of jobs (`shardq.jobs.schema`).
 
-A job of the table becomes the tries that a replay makes. Of how long each try ran, and after how long it was tried
-again, the table has the sums: they are divided, tries evenly, and delays so that each is twice the one before.
+A job of the table becomes the tries that a replay makes. The table has the sums of how long tries ran, and after how
+long they were repeated: these are divided, tries evenly, and delays so that each is twice the one before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row: TypeAlias = Mapping[str, Any]
 """A row of a table, by the names of its columns."""
 
 NOBODY: Final = "(unknown)"
-"""The shard key of jobs of which none was told."""
+"""The shard key of jobs without one."""
 
 MAX_TRIES: Final = 1_000
 """A job is tried so often at most; one that was given back more often had nothing done on it."""
@@ -59,7 +59,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class HistoryChange(msgspec.Struct, frozen=True):
-    """What was set `at`: all that is known since then of what `scope` ("queue", "key" or "plan") and `key` name."""
+    """A setting `at` a time: all that is known since then of what `scope` ("queue", "key" or "plan") and `key` name."""
 
     at: float
     scope: str
@@ -68,7 +68,7 @@ class HistoryChange(msgspec.Struct, frozen=True):
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """A worker of so many `slots` was there from `begin` to `end`; None: since before, and to the end."""
+    """A worker with `slots` slots was there from `begin` to `end`; None: since before, and to the end."""
 
     slots: int
     begin: float | None
@@ -76,7 +76,7 @@ class Stay(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """What happened in a queue from `begin` to `end`, in Unix seconds: all in order of time."""
+    """The history of a queue from `begin` to `end`, in Unix seconds: all in order of time."""
 
     queue: str
     begin: float
@@ -97,7 +97,7 @@ def history_of(
 ) -> History | None:
     """Return the history of *queue* that these rows tell, which are of this queue; None if they have no job.
 
-    Jobs of which it is not known when they were written are left out. What waited already at *since* is written then.
+    Jobs whose time of writing is not known are left out. Jobs that waited already at *since* are written then.
     """
     known = sorted((row for row in jobs if row["written_at"] is not None), key=lambda row: _at(row, "written_at"))
     if not known:
@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Usual:
-    """For how long jobs usually run: of their task, of their shard key, or at all, whichever is known first."""
+    """The usual run of jobs: of their task, of their shard key, or at all, whichever is known first."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         found: dict[tuple[str, str | None], list[float]] = {}
@@ -165,7 +165,7 @@ def _arrival(row: Row, usual: _Usual, since: float) -> Arrival:
 
 
 def _tries(row: Row, ran: float) -> tuple[Try, ...]:
-    """Return the tries of a job that was delivered. What it waited for between two of them, but for a turn, is a delay.
+    """Return the tries of a job that was delivered. Its wait for anything but a turn between two of them is a delay.
 
     Deliveries that do not count were given back at once: they are none.
     """

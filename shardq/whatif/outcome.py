@@ -1,4 +1,4 @@
-"""What came of a history, or of its replay: how long jobs waited, whether the objective was met, and what it took."""
+"""The outcome of a history, or of its replay: how long jobs waited, whether the objective was met, and what it took."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def _worst(by_tenant: Mapping[str, Sequence[float]]) -> str:
-    """Return the tenant with the longest p99, of those that have many jobs, if any has; '' if there are none."""
+    """Return the tenant with the longest p99, among those that have many jobs, if any has; '' if there are none."""
     many = {key: each for key, each in by_tenant.items() if len(each) >= FEW_JOBS} or by_tenant
     return max(many, key=lambda key: (percentile(sorted(many[key]), 0.99) or 0.0, key), default="")
 

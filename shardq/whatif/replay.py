@@ -36,14 +36,14 @@ Event: TypeAlias = Callable[[], object]
 
 
 class Ran(msgspec.Struct):
-    """What became of a job in a replay: when it was first delivered and done, None if it was not."""
+    """The fate of a job in a replay: when it was first delivered and done, None if it was not."""
 
     first_at: float | None = None
     done_at: float | None = None
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """A replay of a history: what became of each arrival, by its index, and what was paid.
+    """A replay of a history: the fate of each arrival, by its index, and what was paid.
 
     `ended` is when the last job was done. `slot_seconds` are those of all workers until the end of the history, or
     until the replay was done if that is later.

@@ -34,8 +34,9 @@ function clocked.register_function(verb) redis.register_function(verb) end
 local function set_time(KEYS, ARGV) shown = ARGV end
 redis.register_function{{function_name = '{_SET_TIME}', callback = set_time, flags = {{'no-writes'}}}};
 """
-"""What stands in front of the library. Its `redis` is `clocked`, which looks at the real one while a function runs:
-before, a library may not (lua/base.lua)."""
+"""The text in front of the library. Its `redis` is `clocked`, which looks at the real one while a function runs:
+before, a library may not (lua/base.lua).
+"""
 
 
 class MovedServer:

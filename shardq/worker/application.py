@@ -15,7 +15,7 @@ Lifespan: TypeAlias = AbstractContextManager[Any] | AbstractAsyncContextManager[
 
 @runtime_checkable
 class Application(Protocol):
-    """What a worker runs, if it is no function.
+    """The program that a worker runs, if it is no function.
 
     For the parts of shardq that work.
     """

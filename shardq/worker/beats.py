@@ -1,10 +1,10 @@
-"""The beats of a worker: what it tells of itself in each of its queues, about every 5 s.
+"""The beats of a worker: its report in each of its queues, about every 5 s.
 
 A beat rides: it goes out with a read, in the same round trip; while all handlers run on and nothing is read, with the
-look for cancels (`keeper`). With it go those of the worker's other queues that were silent for longer, since a queue of
-which nothing may be read now makes no trips. Two beats make a trip of their own: the last one, when the worker ends,
-and in a cluster, where queues lie on different nodes, that of a queue that has made no trip for some seconds. A beat
-that fails is logged, once a minute at most, and nothing else comes of it.
+look for cancels (`keeper`). With it go those of the worker's other queues that were silent for longer, since a queue
+with nothing to read now makes no trips. Two beats make a trip of their own: the last one, when the worker ends, and in
+a cluster, where queues lie on different nodes, that of a queue that has made no trip for some seconds. A beat that
+fails is logged, once a minute at most, and nothing else comes of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BeatHost(Protocol):
 
 
 class BeatPart:
-    """What one queue's beat tells: its `calls`, and the `work` that is told with them."""
+    """One queue's beat: its `calls`, and the `work` that is reported with them."""
 
     __slots__ = ("calls", "pulse", "sent", "work")
 
@@ -71,7 +71,7 @@ class Ride:
         self._parts = parts
         self.calls = tuple([call for part in parts for call in part.calls])
         self.cancels: object = None
-        """What the first queue said of cancels: as HGET says it."""
+        """The first queue's number of cancels, as HGET returns it."""
         self.is_answered = False
 
     def answered(self, outcomes: Sequence[Any]) -> None:
@@ -94,7 +94,7 @@ class Ride:
 
 
 class Pulse:
-    """What one queue of a worker is told: its beats, and what they are made of."""
+    """The pulse of one queue of a worker: its beats, and what they are made of."""
 
     def __init__(self, beats: Beats, lane: BeatHost, jobs: Queue, slots: int) -> None:
         self._beats, self._lane, self._slots = beats, lane, slots
@@ -131,7 +131,7 @@ class Pulse:
             first = minute != self._worked_in
             self._worked_in = minute
             work = self.ledger.work() if first or is_end else {}
-            # What was done before the first beat of a minute is of the minute before.
+            # Work before the first beat of a minute belongs to the minute before.
             text = spell_work(minute - (not is_end), work)
             row, numbers = spell_row(beat), self._numbers
             calls = [beat_call(self.state, self._beats.id, row, text, numbers, first=first and not is_end)]
@@ -262,4 +262,4 @@ class Beats:
         now = state.clock.monotonic()
         if now - self._logged_at >= LOG_INTERVAL:
             self._logged_at = now
-            log.warning("queue %r: what this worker tells of itself was not stored: %s", state.keys.name, error)
+            log.warning("queue %r: the beat of this worker was not stored: %s", state.keys.name, error)

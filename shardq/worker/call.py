@@ -1,4 +1,4 @@
-"""What a message calls: a handler, or a task with the middleware around it. The lane knows only these."""
+"""The callee of a message: a handler, or a task with the middleware around it. The lane knows only these."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Environment(NamedTuple):
 
 
 class MessageCall:
-    """What messages call. An async one runs in the event loop, a plain one in a thread: as its outermost layer is.
+    """The callee of messages. An async one runs in the event loop, a plain one in a thread: as its outermost layer is.
 
     `name` is the task's; '' for a handler, None if each message says it. `limit` is for how many seconds it may run:
     the shorter one of its own and the worker's.
@@ -43,14 +43,14 @@ class MessageCall:
     is_async = False
     where = "the handler"
     returns: Annotation | None = None
-    """The type of its results; None if nothing is said of them."""
+    """The type of its results; None if there is no annotation."""
 
     def __init__(self, environment: Environment, limit: float | None = None) -> None:
         limits = [each for each in (limit, environment.time_limit) if each is not None]
         self.limit = min(limits, default=None)
 
     def run(self, job: WorkerJob) -> Any:
-        """Call it for *job*. Return what it returned: of an async one that must be awaited."""
+        """Call it for *job*. Return its result: an async one must be awaited."""
         raise NotImplementedError
 
     async def aside(self, judge: Callable[[], None]) -> None:
@@ -83,7 +83,7 @@ class HandlerCall(MessageCall):
 
 
 class ChildCall(MessageCall):
-    """A call that runs in a child process, for which a thread waits. What it raised was judged and told of there."""
+    """A call that runs in a child process, for which a thread waits. Its error was judged and reported there."""
 
     def __init__(self, call: MessageCall, children: Children, config: Callable[[], QueueConfig]) -> None:
         self._call, self._children, self._config = call, children, config
@@ -94,7 +94,7 @@ class ChildCall(MessageCall):
         return self._children.run(job, self._config())
 
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
-        """Tell of the end of the process, unless it was killed for what was told already."""
+        """Report the end of the process, unless it was killed for something that is reported already."""
         if type(error) is TimeLimit or (type(error) is ProcessDied and not delivery.lost):
             self._call.tell(delivery, error)
 

@@ -1,4 +1,4 @@
-"""What a worker is made of must fit: queues of its kind, and a function."""
+"""The parts of a worker must fit: queues of its kind, and a function."""
 
 from __future__ import annotations
 

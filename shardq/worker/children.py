@@ -110,7 +110,7 @@ class Child:
 
         The answer has the result, which may have *keeps* bytes; none if that is None.
         """
-        # Only this process settles it: of the lease token the child gets the number of the delivery, and no proof.
+        # Only this process settles it: the child gets the number of the delivery from the lease token, and no proof.
         without_lease = msgspec.structs.replace(received, token=f"::{deliveries_in(received.token)}:")
         try:
             self.pipe.send_bytes(msgspec.msgpack.encode((without_lease, keeps)))
@@ -313,7 +313,7 @@ def _handled(job: WorkerJob, codecs: Codecs, keeps: int | None) -> ChildAnswer:
 
 
 def _answer_to(error: BaseException) -> ChildAnswer:
-    """Return what is told of a handler's *error*."""
+    """Return the answer for a handler's *error*."""
     try:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay

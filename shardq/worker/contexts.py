@@ -1,4 +1,4 @@
-"""The context variables of a worker: what one job sets, no other job sees."""
+"""The context variables of a worker: no job sees what another one sets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Contexts:
 
 
 def _decimal_of(context: contextvars.Context) -> list[tuple[contextvars.ContextVar[Any], Any]]:
-    """Return the variable of module decimal, if it is set: who sets a precision changes the object that it holds.
+    """Return the variable of module decimal, if it is set: setting a precision changes the object that it holds.
 
     Other objects are the program's own, which knows whether they may be copied.
     """

@@ -18,7 +18,7 @@ from shardq.client.face import AsyncFace
 from shardq.errors import ClosedError
 
 Found: TypeAlias = list[tuple[Any, BaseException | None]]
-"""What a function returned or raised; empty until then."""
+"""The result or the error of a function; empty until then."""
 
 
 def _face(held: Delivery, queue: AsyncQueue) -> AsyncFace:
@@ -69,8 +69,8 @@ class Crossing:
     async def in_hand(self, function: Callable[..., Any], *args: Any) -> Any:
         """Await a plain function, which a thread runs in a copy of this context.
 
-        It does not end before the function has, even if it is cancelled: so whoever awaits it holds what the thread
-        uses. Only `close` ends it earlier.
+        It does not end before the function has, even if it is cancelled: so the caller that awaits it holds what the
+        thread uses. Only `close` ends it earlier.
         """
         if self._is_closed:
             raise asyncio.CancelledError
@@ -136,7 +136,7 @@ class Crossing:
 
 
 async def until(ended: asyncio.Future[None]) -> BaseException | None:
-    """Wait until it has *ended*, whoever cancels this. Return the CancelledError that came meanwhile."""
+    """Wait until it has *ended*, even if this is cancelled. Return the CancelledError that came meanwhile."""
     cancelled: BaseException | None = None
     while not ended.done():
         try:

@@ -19,7 +19,7 @@ from shardq.clock import SystemClock
 
 log = logging.getLogger("shardq")
 PARTING: Final = 1.0
-"""Seconds that functions have to end, which were told to when their grace was over."""
+"""Seconds that functions have to end after they were asked to, when their grace was over."""
 LOOK_INTERVAL: Final = 0.02
 """Seconds between two looks whether they have."""
 FLUSH: Final = 0.5
@@ -27,7 +27,7 @@ FLUSH: Final = 0.5
 
 
 class Pool(ThreadPoolExecutor):
-    """What `asyncio.to_thread` runs functions in. It knows how many of them run, or wait for a thread."""
+    """The executor in which `asyncio.to_thread` runs functions. It knows how many of them run, or wait for a thread."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")

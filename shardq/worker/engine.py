@@ -1,4 +1,4 @@
-"""What both workers run: a lane of threads for each queue, what these share, and the lifespans around them."""
+"""The common parts of both workers: a lane of threads for each queue, what these share, and the lifespans around."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The one place where a worker looks at what users wrote: what their functions return and raise, and their policies.
+"""The one place where a worker looks at users' code: what their functions return and raise, and their policies.
 
-An error is looked at once, where it was caught. Only plain data goes on from here: an `Outcome` and texts. No function
-here raises, whatever a user's `__getattr__`, `__str__` or metaclass does. So one bad message fails by itself, and
-takes neither a thread nor a slot of the worker with it.
+An error is looked at once, where it was caught. Only plain data leaves here: an `Outcome` and texts. No function here
+raises, whatever a user's `__getattr__`, `__str__` or metaclass does. So one bad message fails by itself, and takes
+neither a thread nor a slot of the worker with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 
 
 Leaves: TypeAlias = Callable[[], bool]
-"""Returns whether the worker's `run` was cancelled. Then whoever cancels its functions, too, has ended the loop."""
+"""Returns whether the worker's `run` was cancelled. Then the one that cancels its functions, too, has ended the loop.
+"""
 
 
 def performed(
@@ -105,7 +106,7 @@ def _failed(error: BaseException, job: WorkerJob, backoff: Backoff, most: int | 
 
 
 def judged_by_call(error: BaseException, job: WorkerJob) -> BaseException:
-    """Return what the call of *job* makes of its *error*, after the program was told of it."""
+    """Return what the call of *job* makes of its *error*, after the program heard of it."""
     error = raised_by(error)
     if is_cancelled(error):
         return error  # the worker knows why
@@ -166,7 +167,7 @@ def delay_of(backoff: Backoff, count: int) -> float:
 
 
 def tell(what: str, function: Callable[..., object], *args: object) -> None:
-    """Call a *function* of the user for whose result nobody waits. What it raises is logged."""
+    """Call a *function* of the user for whose result nobody waits. Its error is logged."""
     try:
         checked(function(*args), f"the worker's {what}")
     except BaseException as error:  # noqa: BLE001 (somebody else's function)
@@ -238,7 +239,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def traced(error: BaseException) -> str:
-    """Return the traceback of *error* as text, or only its frames if the rest cannot be told; '' if none is wanted."""
+    """Return the traceback of *error* as text, or only its frames if the rest has no text; '' if none is wanted."""
     try:
         if is_a(error, Nack) or getattr(error, "untraced", False):
             return ""

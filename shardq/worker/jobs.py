@@ -58,7 +58,7 @@ def outcomes_of(jobs: Sequence[WorkerJob]) -> list[Outcome]:
 def keeping(jobs: Queue, acks: Sequence[WorkerJob]) -> Op[Sequence[WorkerJob]] | None:
     """Return the operation that keeps the results of *acks*, which comes before these; None if there is nothing to do.
 
-    It returns those that the next read may ack. Of a queue with partitions it leaves out those of a partition that does
+    It returns those that the next read may ack. In a queue with partitions it leaves out those of a partition that does
     not answer: they go out by themselves, since that read is for the others, too.
     """
     parts, kept = jobs.state.parts, _results_of(acks)
@@ -155,7 +155,7 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
 
 
 def _acked_in_parts(queue: PartedQueue, jobs: Sequence[WorkerJob]) -> Sequence[Delivery]:
-    """Keep the results in each partition, and ack there: one that takes none has the others' acked all the same."""
+    """Keep the results in each partition, and ack there: if one takes none, the others' are acked anyway."""
     deliveries = deliveries_of(jobs)
     received = measured(deliveries)
 

@@ -4,8 +4,8 @@ When each lease is due to be extended is in the timing wheel of the worker's cli
 batch window share an entry of the wheel, and are extended by one call. So what happens to one message costs O(1),
 however many the worker holds, and most handlers end before anything is due. The extensions are sent by a thread with
 connections of its own: neither a handler that blocks the event loop nor handlers that use up the client's connections
-can stop it, and a server that does not answer holds up neither the wheel nor anything else in it. That a lease is lost
-is told by the lease itself (`shardq.client.leases`).
+can stop it, and a server that does not answer holds up neither the wheel nor anything else in it. The lease itself
+reports that it is lost (`shardq.client.leases`).
 
 The sign of life says that the process does not hang. It does not say that it has work or that Redis answers: a failed
 probe restarts the process, which helps if it hangs, but not if Redis is away.
@@ -53,7 +53,7 @@ EARLY_SECONDS = 0.001
 
 
 class KeeperEvents(Protocol):
-    """What the keeper calls, in its own or the timer's thread or loop, when something happened."""
+    """The functions that the keeper calls, in its own or the timer's thread or loop, when something happened."""
 
     def lost(self, job: WorkerJob) -> None:
         """The lease of *job* is over. May be called more than once."""
@@ -250,7 +250,7 @@ class Keeper:
                 self._lose(job, result)
 
     def _count_cancels(self, now: float, held: Sequence[WorkerJob]) -> object:
-        """Return how many messages of the queue were cancelled so far, of which these jobs are *held*."""
+        """Return how many messages of the queue were cancelled so far; these jobs of it are *held*."""
         rides = self._pulse is not None and self._queue.parts is None
         ride = self._pulse.ride(now, PATIENCE) if rides and self._pulse is not None else None
         if ride is not None:
@@ -265,7 +265,7 @@ class Keeper:
                 numbers, lambda state, _: listed(_answer(ask(state, "HGET", state.keys.meta, "cancelled")))
             )
         )
-        # Of a partition in which nothing was cancelled, or that does not answer, nothing is known.
+        # Nothing is known of a partition where nothing was cancelled, or that does not answer.
         seen = self._cancels if isinstance(self._cancels, dict) else {}
         told = {at: each for at, each in zip(numbers, counts, strict=True) if each and not isinstance(each, Exception)}
         return {**seen, **told} or None
@@ -284,7 +284,7 @@ class Keeper:
         now = self._clock.monotonic()
         ride = self._pulse.ride(now, UNCARRIED if self._queue.parts is None else 0.0)
         if ride is not None:
-            with suppress(BackendError, ClosedError):  # its node is away: so is whoever would look
+            with suppress(BackendError, ClosedError):  # its node is away: so is anybody who would look
                 self._run(lambda _: ride.alone(now + self._timeout))
 
     def _show_alive(self) -> None:
@@ -351,7 +351,7 @@ class Keeper:
     ) -> Sequence[settle.Settled | BackendError]:
         """Extend the leases of *jobs*, as they were *received*.
 
-        Those of a partition that does not answer have its error. So the leases in the others are known to go on.
+        Those of a partition that does not answer have its error. So the leases in the others are known to continue.
         """
         if self._queue.parts is None:
             return self._run(lambda state: settle.extend(state, received, duration, self._timeout))

@@ -1,13 +1,13 @@
-"""One queue of a worker: threads of which each does whatever is next: it runs a handler, reads, or settles.
+"""One queue of a worker: each of its threads does the next thing: it runs a handler, reads, or settles.
 
 No thread only reads or only settles. A thread that has read messages runs a handler itself, and wakes another thread,
 which reads on. A thread that finds no handler to run settles. So on an idle queue one thread reads, handles and acks a
 message without a switch of threads. Each thread that is woken wakes the next one, as long as there is more to do.
 
 Async handlers are run by an event loop, which takes all that may start by one call (`loop_hands`). When some have
-ended, it begins with those that are next, if these are async, too: no thread is woken for that. What a thread does
-that is no job is an *errand*: a plain function that an async one waits for, or to look whether a job's time is over.
-A thread does these first, since jobs wait for them; so there are as many threads as that takes.
+ended, it begins with those that are next, if these are async, too: no thread is woken for that. A thread's work that is
+no job is an *errand*: a plain function that an async one waits for, or a look whether a job's time is over. A thread
+does these first, since jobs wait for them; so there are as many threads as that takes.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Lane:
             self._await_killed()
         self.meter.close()
         if self._limits.tells:
-            log.warning("the worker ends while on_error is told of time limits")
+            log.warning("the worker ends while on_error runs for time limits")
 
     def _await_killed(self) -> None:
         """Wait for the threads whose child processes were just killed: they do not hang."""
@@ -209,7 +209,7 @@ class Lane:
             self._threads += 1
             try:
                 thread.start()
-            except RuntimeError:  # this process can have no more threads; the others go on
+            except RuntimeError:  # this process can have no more threads; the others continue
                 self._waking = False
                 self._threads -= 1
                 if not self._threads:
@@ -370,7 +370,7 @@ class Lane:
 
 
 class _KeeperEvents:
-    """What the keeper calls, in its thread or the timer's."""
+    """The functions that the keeper calls, in its thread or the timer's."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
@@ -395,4 +395,4 @@ class _KeeperEvents:
 
 
 def _nothing(*, reads_on: bool) -> None:
-    """What is done to wake an event loop that is not there."""
+    """Do nothing, in place of waking an event loop that is not there."""

@@ -1,4 +1,4 @@
-"""What a worker counts of the jobs of one queue: by task and by tenant, and how long these waited. No I/O.
+"""A worker's counts of the jobs of one queue: by task and by tenant, and how long these waited. No I/O.
 
 It is bounded, whatever tasks and tenants come: those with fewest jobs are folded into others when there are too many.
 """
@@ -22,9 +22,9 @@ WINDOW: Final = 60.0
 MAX_JOBS_ONE_BY_ONE: Final = 1000
 """Jobs between two beats that are looked at one by one."""
 GROUP: Final = 8
-"""Of more that were done, one by chance stands for so many."""
+"""If more were done, one by chance stands for this many."""
 PART_SECONDS: Final = 5.0
-"""Seconds of which beats are put together, so that the last minute has 13 parts at most."""
+"""Seconds whose beats are put together, so that the last minute has 13 parts at most."""
 MAX_TENANTS: Final = 128
 """Tenants that are known between two beats before those with fewest jobs are folded."""
 KEPT_TENANTS: Final = 48
@@ -38,7 +38,7 @@ _TENANT_HEAD: Final = 2
 
 
 class Counts:
-    """What was counted between two beats."""
+    """The counts between two beats."""
 
     __slots__ = ("at", "others", "tasks", "tenants")
 
@@ -69,7 +69,7 @@ class Counts:
         return self.tenants.setdefault(key, [0.0] * (_TENANT_HEAD + BUCKETS))
 
     def fold(self, most: int) -> None:
-        """Keep so many tenants, and count the others together."""
+        """Keep *most* tenants, and count the others together."""
         by_jobs = sorted(self.tenants.items(), key=lambda item: -item[1][0])
         for _, row in by_jobs[most:]:
             _add(self.others, row)
@@ -77,7 +77,7 @@ class Counts:
 
 
 class LedgerTold(NamedTuple):
-    """What a beat tells of the last minute, and what was done since work was last told."""
+    """A beat's report on the last minute, and on the work since the last one."""
 
     tasks: Mapping[str, TaskCount]
     tenants: Mapping[str | bytes, TenantCount]
@@ -99,7 +99,7 @@ class Ledger:
     def count(self, jobs: Sequence[WorkerJob], verb: Verb) -> None:
         """Count jobs that were settled so. Those that were given back count for nothing.
 
-        Of many that were done one stands for several, so that a short job costs no more than before; each that failed
+        If many were done, one stands for several, so that a short job costs no more than before; each that failed
         counts by itself. So sums are exact, and what they are made of is within chance.
         """
         if not jobs or verb == "give back":
@@ -118,7 +118,7 @@ class Ledger:
                     self._count(jobs[first + int(random() * stands_for)], stands_for, 0)
 
     def _count(self, job: WorkerJob, times: int, place: int) -> None:
-        """Count a job so many times, as done (0) or failed (1). The caller has the lock."""
+        """Count a job *times* times, as done (0) or failed (1). The caller has the lock."""
         counts, name, received = self._now, job.call.name, job.delivery.received
         if name is None:
             name = job.delivery.task

@@ -37,12 +37,12 @@ class LoopHands:
     ) -> None:
         self._loop, self._run, self._ended, self._fresh = loop, run, ended, fresh
         self.inbox: deque[WorkerJob] = deque()
-        """The jobs to begin with, when the loop is told. It is as `deque` is: safe across threads."""
+        """The jobs to begin with, when the loop is woken. It is as `deque` is: safe across threads."""
         self._done: list[tuple[WorkerJob, Outcome]] = []
         self._is_told = False
 
     def wake(self, *, reads_on: bool) -> None:
-        """Tell the loop of the inbox, unless it was told already. The loop begins before its caller *reads on*."""
+        """Wake the loop for the inbox, unless that is done already. The loop begins before its caller *reads on*."""
         if self.inbox and not self._is_told:
             self._is_told = True
             self._loop.call_soon_threadsafe(self._begin)

@@ -1,4 +1,4 @@
-"""What is measured of the jobs of one queue of a worker: how long they ran, how they ended, how many run."""
+"""The measures of the jobs of one queue of a worker: how long they ran, how they ended, how many run."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ REASONS: Final = (
     (DEAD_LETTERED, ("dead", "rejected", "time limit", "process died", "cannot decode")),
     (LEASE_LOST, (LEASE_ENDED, CANCELLED)),
 )
-"""Of what each task may have counts, which begin at 0."""
+"""The kinds of counts that each task may have, which begin at 0."""
 MAX_BEGUN: Final = 30
 """Tasks whose counts begin at 0. Those of further ones begin with the first that is counted."""
 _UNNAMED: Final = {"nack": "Nack", "reject": "Reject"}
-"""What an outcome's error is called that has no class of its own."""
+"""The name of an outcome's error that has no class of its own."""
 
 
 class MeterHost(Protocol):
@@ -48,7 +48,7 @@ class MeterHost(Protocol):
 
 
 class Meter:
-    """Measures the *jobs* of a *lane*, which may run so many at once. It is told of them only if anybody wants that."""
+    """Measures the *jobs* of a *lane*, which may run *slots* at once. It hears of them only if anybody wants that."""
 
     def __init__(self, lane: MeterHost, jobs: Queue, slots: int) -> None:
         self._lane, self._slots, self._clock = lane, slots, jobs.state.clock
@@ -56,7 +56,7 @@ class Meter:
         self._source: TallySource | None = None
 
     def start(self, tasks: Sequence[str] | None) -> None:
-        """Begin to tell how many jobs run, of these *tasks*; None if what runs them is a function."""
+        """Begin to report how many jobs run, for these *tasks*; None if a function runs them."""
         self._queue.begin(CONSUMED, "read")
         for task in ("",) if tasks is None else (*tasks[:MAX_BEGUN], OTHER):
             for instrument, reasons in REASONS:
@@ -72,7 +72,7 @@ class Meter:
             unwatch(self._source)
 
     def ended(self, job: WorkerJob, outcome: Outcome) -> None:
-        """Measure a job that has ended. What was decided while it ran comes first: it ran for too long."""
+        """Measure a job that has ended. A decision while it ran comes first: it ran for too long."""
         outcome = job.outcome or outcome
         if outcome.verb != "give back" and job.started:
             task = job.call.name

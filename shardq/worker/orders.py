@@ -70,7 +70,7 @@ class Orders:
                 end = self._clock.monotonic() + (0.0 if at_once else self._grace)
         if not self._lane.stopped.is_set():
             self._lane.stopped.set()
-            # In a thread, so that the grace goes on.
+            # In a thread, so that the grace continues.
             threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
         self._lane.wake()
         return end

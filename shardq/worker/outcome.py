@@ -80,7 +80,7 @@ class GiveBack(Exception):
 
 
 class Failed(Exception):
-    """What an `Application` makes of an error of its own handler: when it is tried again, and whether it is at all.
+    """The decision of an `Application` about an error of its own handler: when it is tried again, if at all.
 
     `delay` is in seconds; None leaves it to the worker's backoff. `text` is what is stored of the error.
     """
@@ -133,7 +133,7 @@ class Outcome(NamedTuple):
     text: str = ""
     result: KeptResult | None = None
     is_last_error: bool = False
-    """Whether it is the error of the last try, which is told with the dead letter."""
+    """Whether it is the error of the last try, which the dead letter shows."""
     trace: str = ""
     """The traceback of that error."""
     error_type: str = ""
@@ -143,13 +143,13 @@ class Outcome(NamedTuple):
 
     @property
     def failed(self) -> FailedTry:
-        """What is told of the try."""
+        """Return the report of the try."""
         return FailedTry(self.text, self.error_type, self.reason, self.frames)
 
 
 ACK: Final = Outcome("ack")
 GIVE_BACK: Final = Outcome("give back")
-"""What is done with a message of which nothing is wrong."""
+"""The outcome for a message with nothing wrong."""
 
 
 def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
@@ -173,13 +173,13 @@ def _decided(error: BaseException, backoff: Callable[[], float]) -> Outcome:
 
 
 def _told(outcome: Outcome, error: BaseException) -> Outcome:
-    """Return *outcome* with what is told of its *error*: how the try failed, with what, and where."""
+    """Return *outcome* with the report of its *error*: how the try failed, with what, and where."""
     found = failure_of(error)
     return outcome._replace(error_type=found.error_type, reason=found.reason, frames=found.frames)
 
 
 def failure_of(error: BaseException) -> FailedTry:
-    """What is told of an *error*, but for its text."""
+    """The report of an *error*, but for its text."""
     kind = type(error)
     if kind is Reject:
         failed = vars(error).get(_FAILED)

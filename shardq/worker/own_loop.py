@@ -88,7 +88,7 @@ class OwnLoop:
         return self._client.queue_of(self._client.state_beside(queue.state))
 
     def close(self, first: Callable[[], Awaitable[None]]) -> None:
-        """Await *first*, cancel what is left, and end the loop. One that has more to do goes on, and nobody waits."""
+        """Await *first*, cancel what is left, and end the loop. One that has more to do continues, and nobody waits."""
         if self._is_held_up:
             return
         try:
@@ -118,9 +118,9 @@ class OwnLoop:
 
 
 def _next(told: Told, timeout: float | None = None) -> None:
-    """Wait for what is told next, and raise it if it is an error. A main thread must wake for signals meanwhile.
+    """Wait for the next message, and raise it if it is an error. A main thread must wake for signals meanwhile.
 
-    queue.Empty if nothing is told within *timeout* seconds.
+    queue.Empty if none comes within *timeout* seconds.
     """
     while True:
         try:

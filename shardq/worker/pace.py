@@ -18,7 +18,9 @@ LONG_JOB_SECONDS: Final = 0.5
 """Seconds: while handlers take more on average, nothing is read ahead, since reads are rare then."""
 
 READ_AHEAD_DIVISOR: Final = 6
-"""Between the two a worker reads a sixth of its slots ahead. So many handlers end within a sixth of their mean time."""
+"""Between the two a worker reads a sixth of its slots ahead. This part of the handlers ends within a sixth of their
+mean time.
+"""
 
 PART_OF_MEAN: Final = 0.25
 """The worker looks whether what was read ahead has begun after a quarter of the handlers' mean time."""
@@ -36,7 +38,7 @@ RECENT_JOBS: Final = 16
 
 
 class Pace:
-    """The pace of one worker of so many slots, whose program allows *most* messages to be read ahead of short handlers.
+    """The pace of one worker with *slots* slots, which may read *most* messages ahead of short handlers.
 
     `lasts` is for how many seconds a lease lasts.
     """
@@ -65,7 +67,7 @@ class Pace:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is a backlog, of which this worker reads ahead: a read returns soon then."""
+        """Whether there is a backlog and this worker reads ahead of it: a read returns soon then."""
         return self._is_full and self._part > 0 and SHORT_JOB_SECONDS <= self._mean <= LONG_JOB_SECONDS
 
     @property
@@ -78,7 +80,7 @@ class Pace:
         self._asked, self._ended = asked, 0
 
     def has_read(self, found: int) -> None:
-        """Note that the read brought so many."""
+        """Note how many messages the read brought."""
         self._is_full = found == self._asked
 
     def has_waited(self, *, in_vain: bool) -> None:
@@ -90,7 +92,7 @@ class Pace:
             self._rest //= 2
 
     def has_ended(self, took: float) -> None:
-        """Note that a handler has ended, which *took* so many seconds."""
+        """Note that a handler has ended, which *took* this many seconds."""
         self._ended += 1
         self._rests_for = max(0, self._rests_for - 1)
         before = self._mean

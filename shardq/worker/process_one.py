@@ -1,4 +1,4 @@
-"""A command as process 1 of a container: it goes on in a child, and process 1 waits for what nobody else can wait for.
+"""A command as process 1 of a container: it continues in a child, and process 1 waits for orphans.
 
 The kernel gives process 1 the programs whose parents have ended, and each stays in the table of processes until it is
 waited for. A worker that waited for any of them would take from `subprocess` how its own have ended. So process 1 does

@@ -1,6 +1,6 @@
 """The schedules of a worker's queues, which it attends to once a minute.
 
-A worker that works until its queues are empty does not: what it is called for is there already.
+A worker that works until its queues are empty does not: the messages that it is called for are there already.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
 """The signal of a terminal that closes. None on Windows, which has none."""
 
 Found: TypeAlias = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
-"""What `signal.getsignal` returns; None stands for a handler that was not set by Python, which cannot put it back."""
+"""The result of `signal.getsignal`; None stands for a handler that was not set by Python, which cannot put it back."""
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -48,7 +48,7 @@ def worker_signals() -> tuple[signal.Signals, ...]:
     """The signals that stop a worker: those that stop a program, and SIGHUP unless that has another use here.
 
     It comes when the terminal closes, and would end the process with all that it holds. `nohup` has it ignored, and
-    many a program reads its settings anew.
+    many programs read their settings again.
     """
     if HANGUP is None or _beneath(HANGUP) is not signal.SIG_DFL:
         return stop_signals()
@@ -188,7 +188,7 @@ def _join(member: GroupMember) -> None:
 
 
 def _leave(member: GroupMember) -> BaseException | None:
-    """Forget *member*. What the program's handler raised, if this was the last member in the main thread.
+    """Forget *member*. The error of the program's handler, if this was the last member in the main thread.
 
     The last one of all puts back what was set before. In another thread it cannot; then the handler does it when a
     signal comes, and until then does nothing.

@@ -49,7 +49,7 @@ class QueueSlots:
 
 
 class SlotShare:
-    """What one queue has of *slots*, of which *part* are its own."""
+    """One queue's share of *slots*; *part* of them are its own."""
 
     def __init__(self, slots: QueueSlots, part: int) -> None:
         self._slots, self.part = slots, part
@@ -60,7 +60,7 @@ class SlotShare:
         self._given_back = 0  # how many messages its last read brought for which there was no slot
         self._wants = False
         self.nudge: Callable[[], object] = lambda: None
-        """Called when this may take slots now of which it got none. It must not wait for a lock."""
+        """Called when this may take slots now and got none before. It must not wait for a lock."""
         self._count(1)
 
     def free(self) -> int:
@@ -86,7 +86,7 @@ class SlotShare:
         return self._taken if self._is_idle else max(self._taken, self.part)
 
     def _change(self, taken: int, *, is_idle: bool) -> None:
-        """So many slots are *taken* now, and the queue is idle or not."""
+        """This many slots are *taken* now, and the queue is idle or not."""
         self._count(-1)
         self._taken, self._is_idle = taken, is_idle
         self._count(1)
@@ -100,7 +100,7 @@ class SlotShare:
             slots.idle_taken += sign * self._taken
 
     def take(self, wanted: int) -> int:
-        """A read begins. Return for how many messages it may ask, of those that are *wanted*.
+        """A read begins. Return for how many messages it may ask, among those that are *wanted*.
 
         That of an idle queue gets no slots.
         """

@@ -1,8 +1,8 @@
 """A worker as a state machine: events go in, actions come out. It has no I/O, no clock and no threads.
 
-Three tables hold the transitions: of the worker (LIFE), of each message that it holds (MESSAGE), and of the slot that
-the message's handler takes (SLOT). A message and its slot have tables of their own because they end independently: a
-handler may still run when its lease is lost, and a message may still wait to be settled when its handler has ended.
+Three tables hold the transitions: those of the worker (LIFE), of each message that it holds (MESSAGE), and of the slot
+that the message's handler takes (SLOT). A message and its slot have tables of their own because they end independently:
+a handler may still run when its lease is lost, and a message may still wait to be settled when its handler has ended.
 `docs/worker.md` draws the tables; `make diagrams` checks the drawing.
 
 A runner (`shardq.worker.lane`) reports events (`arrived`, `ended`, `lost`, ...), and performs the actions that
@@ -39,7 +39,7 @@ LIFE: Final[Table] = {
     RETURNING: {"nothing held": STOPPED, "give up": STOPPED},
     STOPPED: {},
 }
-"""The states of the worker. In AWAY Redis does not answer; the worker goes on trying, and logs each change once."""
+"""The states of the worker. In AWAY Redis does not answer; the worker continues to try, and logs each change once."""
 
 LEASED: Final = "leased"
 DECIDED: Final = "decided"
@@ -145,13 +145,13 @@ class SettleJobs(NamedTuple):
 
 
 class LookLater(NamedTuple):
-    """Action: call `look` in so many seconds, and go on meanwhile. There is one at a time."""
+    """Action: call `look` in this many seconds, and continue meanwhile. There is one at a time."""
 
     seconds: float
 
 
 Action: TypeAlias = WorkerJob | Read | SettleJobs | LookLater
-"""What a runner does next. A Job means: run its handler, then call `ended`."""
+"""The next step of a runner. A Job means: run its handler, then call `ended`."""
 
 
 def sum_of(tallies: Sequence[Mapping[Verb, int]]) -> Mapping[Verb, int]:
@@ -162,7 +162,7 @@ def sum_of(tallies: Sequence[Mapping[Verb, int]]) -> Mapping[Verb, int]:
 class WorkerState:
     """The state of one worker. At most *concurrency* handlers run.
 
-    While these are short, up to *read_ahead* more messages may wait for one. Of longer ones a few do behind a backlog
+    While these are short, up to *read_ahead* more messages may wait for one. Behind a backlog a few longer ones do, too
     (`Pace`), and the next read waits until these have begun. With a *share* the slots are those of several queues: each
     message that was read has one until its handler has ended. Then nothing is read ahead, and messages for which there
     is no slot are given back at once.
@@ -243,7 +243,7 @@ class WorkerState:
 
     @property
     def _leaves_acks(self) -> bool:
-        """Whether acks wait for the next read: what was read ahead begins before, or a read behind a backlog ends."""
+        """Whether acks wait for the next read: messages read ahead begin before, or a read behind a backlog ends."""
         if self.pace.is_short or self._share is not None:
             return False
         return self._startable > 0 or (self.is_reading and self.pace.is_behind and self.life == RUNNING)
@@ -273,7 +273,7 @@ class WorkerState:
         return started
 
     def _line(self) -> deque[WorkerJob]:
-        """Return the waiting jobs of which the first one is next. There is one that may start."""
+        """Return the waiting jobs; the first one is next. There is one that may start."""
         first, others = self._waiting
         while (line := first or others)[0].slot != WAITING:
             line.popleft()
@@ -357,7 +357,9 @@ class WorkerState:
             self.held.discard(job)
 
     def look(self) -> None:
-        """Event: the look that was asked for is due. If nothing has begun since, what was read ahead is given back.
+        """Event: the look that was asked for is due.
+
+        If nothing has begun since, messages that were read ahead are given back.
 
         Handlers may hang here while other workers are free. Acks that still wait for a read go out by themselves.
         """

@@ -52,6 +52,6 @@ class Teller:
             self._room.release()
 
     def close(self) -> None:
-        """Wait until all is told, for RETURN_TIMEOUT at most."""
+        """Wait until all reports are made, for RETURN_TIMEOUT at most."""
         if not self._aside.wait(RETURN_TIMEOUT):
-            log.warning("the worker ends before on_dead has been told of all dead letters")
+            log.warning("the worker ends before on_dead ran for all dead letters")

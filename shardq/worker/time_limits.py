@@ -1,4 +1,4 @@
-"""The time limits of the jobs of one queue: what runs for longer has failed, whether or not it ends."""
+"""The time limits of the jobs of one queue: a job that runs for longer has failed, whether or not it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from shardq.worker.trouble import log_overrun
 class TimeLimits:
     """Looks whether the time of a job is over. No timer waits for that: it calls functions of users.
 
-    The program may take long to be told. So a job whose time is over has not ended before it was: its slot is taken.
+    The program's own function may take long. So a job whose time is over has not ended before it was: its slot is
+    taken.
 
     *give* lets a thread run a function soon, each in a context that is *fresh*. *end* decides what becomes of a job: it
     returns False if the job has ended by itself.
@@ -38,7 +39,7 @@ class TimeLimits:
         self._lock = threading.Lock()
         self._told: dict[
             WorkerJob, list[Callable[[], object]]
-        ] = {}  # and what is to be called when the program was told
+        ] = {}  # and the function to call when the program has heard
 
     def start(self, job: WorkerJob) -> Entry | None:
         """Note that *job* starts. Return the timer's entry for its time limit, if it has one: cancel it at the end."""
@@ -47,15 +48,15 @@ class TimeLimits:
 
     @property
     def tells(self) -> bool:
-        """Whether the program is being told of any job now."""
+        """Whether the program is hearing of any job now."""
         return bool(self._told)
 
     def is_told(self, job: WorkerJob) -> bool:
-        """Return whether the program is being told now that the time of *job* is over."""
+        """Return whether the program is hearing now that the time of *job* is over."""
         return job in self._told
 
     def after(self, job: WorkerJob, call: Callable[[], object]) -> None:
-        """Call *call* when the program was told that the time of *job* is over; at once if it is not being told."""
+        """Call *call* when the program has heard that the time of *job* is over; at once if it is not hearing of it."""
         with self._lock:
             calls = self._told.get(job)
             if calls is not None:
@@ -64,7 +65,7 @@ class TimeLimits:
         call()
 
     def wait(self, job: WorkerJob) -> None:
-        """Wait until the program was told that the time of *job* is over, if it is being told."""
+        """Wait until the program has heard that the time of *job* is over, if it is hearing of it."""
         if self.is_told(job):
             told = threading.Event()
             self.after(job, told.set)

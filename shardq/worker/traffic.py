@@ -82,7 +82,7 @@ class Traffic:
             lane.crossing.check_open()
         self._reader, began = threading.get_ident(), self._clock.monotonic()
         charge(action.acks, began)
-        # Of a queue with partitions, no one of them is in all trips: there the keeper tells.
+        # In a queue with partitions, no one of them is in all trips: there the keeper reports.
         if began >= lane.pulse.due_at and self._jobs.state.parts is None:
             self._jobs.state.rider = lane.pulse.ride(began)
         try:

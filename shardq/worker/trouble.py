@@ -1,4 +1,4 @@
-"""What a worker does after failures: pauses with jitter, one log line when a failure begins or ends, log texts."""
+"""A worker's course after failures: pauses with jitter, one log line when a failure begins or ends, log texts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from shardq.worker.trouble import raised
 
 
 class _Runs:
-    """What both workers have: they run once, end when they are asked to, and count what they did."""
+    """The common part of both workers: they run once, end when they are asked to, and count what they did."""
 
     _engine: Engine
     _loop: OwnLoop | None = None

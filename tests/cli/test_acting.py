@@ -44,7 +44,7 @@ def test_an_action_that_ctrl_c_stops_says_how_to_go_on_and_each_is_moved_once(cl
         process.send_signal(signal.SIGINT)
         out, err = (each.decode() for each in process.communicate(timeout=150))
     assert process.returncode == 130
-    assert err == "shardq: stopped: the same command goes on with the rest\n"
+    assert err == "shardq: stopped: the same command continues with the rest\n"
     moved = re.fullmatch(r"(\d+) dead letters? moved\n", out)
     assert moved
     now = queue.stats()

@@ -96,7 +96,7 @@ def test_it_begins_before_redis_does(tmp_path: Path) -> None:
         errors = process.communicate(timeout=150)[1].decode()
     assert process.returncode == 0
     assert errors.count("\n") == 1, "it does not say again what it has said"
-    assert re.match(r"shardq: \S+Z warning: Redis is away, and nothing is told until it is back: no answer", errors)
+    assert re.match(r"shardq: \S+Z warning: Redis is away, and nothing is exported until it is back: no answer", errors)
     assert "password" not in errors + str(told)
 
 
@@ -121,7 +121,9 @@ def test_a_wrong_password_is_said_and_so_is_that_it_is_right(cli: Command, cli_s
     finally:
         cli_server.run("ACL", "DELUSER", "looks")
     assert asked == ((503, text := "Redis does not know the user of this process: its log says more\n"), (503, text))
-    assert re.match(r"shardq: \S+Z warning: nothing is told until this is mended: Redis does not know this user", first)
+    assert re.match(
+        r"shardq: \S+Z warning: nothing is exported until this is mended: Redis does not know this user", first
+    )
     assert re.fullmatch(r"shardq: \S+Z Redis answers\n", second)
     assert process.returncode == 0
 

@@ -56,7 +56,7 @@ async def test_a_pause_of_the_whole_queue_says_that_all_wait(counter: Counter, m
     mails.read()
     asked = await counter.visitor().ask("pause", queue="mails", seconds="")
     assert "It is the whole queue: 2 messages of all tenants wait until somebody ends it." in asked.text
-    assert "1 message in flight goes on, and writes go on, too." in asked.text
+    assert "1 message in flight continues, and so do writes." in asked.text
     assert "A pause without an end is easily forgotten." in asked.text
     assert (await counter.visitor().act("pause", asked["ticket"]))["said"] == "mails is paused until somebody ends it."
     assert mails.paused() == {None: math.inf}
@@ -164,7 +164,7 @@ async def test_a_purge_counts_and_wants_the_name_typed(counter: Counter, mails: 
     assert "This cannot be undone." in asked.text
     assert asked["danger"] == "acme"
     wrong = await ada.act("purge", asked["ticket"], typed="acm")
-    assert (wrong.status, wrong.text) == (400, "Type acme to go on: nothing was done.")
+    assert (wrong.status, wrong.text) == (400, "Type acme to continue: nothing was done.")
     assert mails.stats().backlog == 25
     done = await ada.act("purge", asked["ticket"], typed="acme", note="left us")
     assert done["said"] == "Removed of acme: 20 waiting, 1 delayed, 4 dead letters."
@@ -327,7 +327,7 @@ async def test_an_action_of_another_is_stopped(counter: Counter, mails: Queue) -
     assert "mia has another action under way on this queue" in busy.text
     asked = await jonas.ask("stop", queue="mails", id=action.id)
     assert asked["title"] == "Stop the redrive of mia in mails"
-    assert "What is done stays done; all others stay." in asked.text
+    assert "Messages that are done stay done; all others stay." in asked.text
     assert (await jonas.act("stop", asked["ticket"]))["said"] == "The redrive stops with its next piece."
     assert action.wait().state == "stopped"
     assert events(mails, "stopped") == [("jonas", "")]

@@ -300,7 +300,7 @@ class TestEachAction:
         assert action.wait().state == "stopped"
         me = hands(hand)
         me.open("go_on", "Go on", queue="mails", id=action.id)
-        me.says("This page goes on with it, under the same name.")
+        me.says("This page continues it, under the same name.")
         me.go("Go on")
         me.says("9 redriven, done.")
         assert (mails.stats().dead, mails.stats().backlog) == (0, 9)

@@ -297,7 +297,7 @@ async def test_who_removes_messages_by_another_s_action_must_be_admin(server: Se
     silence(server, mails, action.id)
     async with at.counter(server.url) as counter:
         refused = await counter.visitor("jonas").do("go_on", queue="mails", id=action.id)
-        assert (refused.status, refused.text) == (403, "What removes messages is for the role admin.")
+        assert (refused.status, refused.text) == (403, "Actions that remove messages are for the role admin.")
         assert (await counter.visitor("ada").do("go_on", queue="mails", id=action.id)).status == 200
         await counter.handles.quiet()
     assert mails.stats().dead == 0

@@ -182,7 +182,7 @@ async def test_other_fields_than_those_that_were_told_are_refused(counter: Count
 ])  # fmt: skip
 async def test_what_is_no_action_is_refused(counter: Counter, mails: Queue, body: bytes) -> None:
     refused = await counter.visitor().post("/act/pause", body)
-    assert (refused.status, refused.text) == (400, "What was sent is no action.")
+    assert (refused.status, refused.text) == (400, "The request is no action.")
 
 
 async def test_much_is_refused(counter: Counter, mails: Queue) -> None:

@@ -64,7 +64,7 @@ def test_what_it_says_is_what_is_done(server: Server, client: Client, open_look:
         page = look.go("#/q/mails")
         page.click(".filter summary")
         page.click(".filter [data-act=cancel]")
-        page.wait_for_selector("#act [role=alert] >> text=Say of which messages")
+        page.wait_for_selector("#act [role=alert] >> text=Say which messages")
         page.click("#act [data-close]")
         page.fill(".filter [name=task]", "mail.bill")
         page.fill(".filter [name=error]", "KeyError")

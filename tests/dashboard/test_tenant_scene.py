@@ -120,7 +120,7 @@ def test_a_pause_of_it(server: Server, queue: Queue) -> None:
     assert line_of(found) == "bluefin is paused by jonas for 30 min more: 48 messages wait."
     more = more_of(found)
     assert more.startswith("It ends by itself at ")
-    assert more.endswith("what is in flight goes on. “until their import is over”, says the pause.")
+    assert more.endswith("messages in flight continue. “until their import is over”, says the pause.")
     assert (found["said"]["tone"], found["is_paused"]) == ("pause", True)
     queue.pause("bluefin", by="jonas")
     assert line_of(look(server, "bluefin")) == "bluefin is paused by jonas without an end: 48 messages wait."

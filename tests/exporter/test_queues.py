@@ -98,7 +98,7 @@ def test_queues_beyond_the_bound_are_not_told_and_that_is_said_once(
     monkeypatch.setattr(poller, "queues", lambda: ["a", "b", "c"])
     samples = QueueSamples(poller)
     assert [list(samples.names()) for _ in range(3)] == [["a", "b"]] * 3
-    assert [each.message for each in caplog.records] == ["there are 3 queues, and the numbers of the first 2 are told"]
+    assert [each.message for each in caplog.records] == ["there are 3 queues, and only the first 2 are exported"]
 
 
 def test_a_queue_that_is_not_made_yet_is_left_out_and_redis_is_up(
@@ -294,7 +294,7 @@ def test_what_nobody_expects_of_a_queue_hides_no_other(
         found = numbers(samples, "good")
         assert (found[UP.text], found["shardq_queue_backlog"]) == (1, 1)
         assert numbers(samples, "bad") == {UP.text: 0}
-    assert caplog.messages == ["the numbers of queue 'bad' cannot be told"]
+    assert caplog.messages == ["the numbers of queue 'bad' cannot be read"]
     samples.close()
 
 

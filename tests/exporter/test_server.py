@@ -52,9 +52,9 @@ def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 GONE, IS_BACK, WRONG = (
-    "Redis is away, and nothing is told until it is back",
+    "Redis is away, and nothing is exported until it is back",
     "Redis answers again",
-    "nothing is told until this is mended",
+    "nothing is exported until this is mended",
 )
 
 

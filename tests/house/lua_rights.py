@@ -45,7 +45,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
 FOOT: Final = '''})  # fmt: skip
 """Verb -> key -> commands, as an ACL names them. A key "" stands for commands without one, "streams" for all streams,
 "rest" and "keys" for all keys of the queue, "any" for several of them in one command, "legacy" for the legacy stream.
-The verb "find" is `open` of a queue of which all keys exist.
+The verb "find" is `open` of a queue whose keys all exist.
 """
 '''
 

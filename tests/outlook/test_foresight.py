@@ -20,14 +20,14 @@ def test_while_one_is_paused_the_others_are_served_sooner() -> None:
     effect = Foresight(facts(None, (LARGE, SMALL), **BUSY)).without("acme")
     assert math.isclose(effect.others_before or 0, 20, rel_tol=0.05)
     assert math.isclose(effect.others_after or 0, 10, rel_tol=0.05)
-    assert effect.on_others() == "What waits of the others is served in 10 s instead of 20 s."
+    assert effect.on_others() == "The messages of the others are served in 10 s instead of 20 s."
 
 
 def test_what_goes_on_makes_the_others_wait_longer() -> None:
     paused = Waiter("acme", held_back=3000, paused_until=math.inf, allowance=0)
     effect = Foresight(facts(None, (paused, SMALL), **BUSY)).resumed("acme")
     assert math.isclose(effect.own_after or 0, 310, rel_tol=0.05)
-    assert effect.on_others() == "The others wait 10 s longer: what waits of them is served in 20 s instead of 10 s."
+    assert effect.on_others() == "The others wait 10 s longer: their messages are served in 20 s instead of 10 s."
 
 
 def test_a_limit_leaves_time_to_the_others_and_lasts_longer() -> None:
@@ -41,14 +41,14 @@ def test_a_limit_leaves_time_to_the_others_and_lasts_longer() -> None:
 def test_a_weight_takes_time_from_the_others() -> None:
     effect = Foresight(facts(None, (LARGE, SMALL), **BUSY)).weighed("acme", 3)
     assert math.isclose(effect.others_after or 0, 40, rel_tol=0.05)
-    assert effect.on_others() == "The others wait 20 s longer: what waits of them is served in 40 s instead of 20 s."
+    assert effect.on_others() == "The others wait 20 s longer: their messages are served in 40 s instead of 20 s."
 
 
 def test_what_is_added_is_waited_for_at_most_as_long_as_it_takes() -> None:
     sight = Foresight(facts(None, (SMALL,), **BUSY))
     assert math.isclose(sight.added(30, None).longer or 0, 3, rel_tol=0.05)
     text = sight.added(30, None).on_others(at_most=True)
-    assert text == "The others wait at most 3.0 s longer: what waits of them is served in 13 s instead of 10 s."
+    assert text == "The others wait at most 3.0 s longer: their messages are served in 13 s instead of 10 s."
     slowly = sight.added(3000, 2.0)
     assert math.isclose(slowly.longer or 0, 100 / 8 - 10, rel_tol=0.05)
     assert sight.added(1, None).on_others() == "Nobody else waits longer."

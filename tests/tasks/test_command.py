@@ -246,7 +246,7 @@ def test_it_begins_anew_when_a_file_changes(
     app.write_text(APP.replace("2 * number", "3 * number"))
     (second,) = write(client, ["double", {"number": 4}])
     assert queue.result(second, timeout=60) == 12
-    assert told.read_text().count("app.py has changed: the worker begins anew") == 2
+    assert told.read_text().count("app.py has changed: the worker restarts") == 2
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     assert queue.stats().in_flight == 0

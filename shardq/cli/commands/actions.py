@@ -1,4 +1,4 @@
-"""`shardq actions`: what operators have under way on a queue."""
+"""`shardq actions`: operators' actions on a queue that are under way."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS: Final = ("list", "stop", "take-over")
 
-ABOUT = """Lists what redrives, deletes, cancels, retries or purges by a filter, and what did so in the last day. Such
-an action runs in the process that asked for it; all others see how far it is.
+ABOUT = """Lists the actions by a filter (redrive, delete, cancel, retry, purge) that are under way, and those of the
+last day. Such an action runs in the process that asked for it; all others see how far it is.
 
-`stop` ends one after its piece of a hundred messages: what it has done stays done. `take-over` goes on here with one
-whose process was silent for 30 seconds (its state is abandoned), and does each message once.
+`stop` ends one after its piece of a hundred messages: messages that are done stay done. `take-over` continues one
+here whose process was silent for 30 seconds (its state is abandoned), and does each message once.
 
 DONE is how many messages it acted on, LEFT about how many are to come, OF its filter. Exit code 3 if there is none."""
 
@@ -67,7 +67,7 @@ def run(args: Args, shell: Shell) -> int:
             one.left,
         )
     queue.stop_action(one.id, **asked_by(args))
-    shell.show(f"{one.id} is told to stop", {"queue": args.queue, "id": one.id, "stopped": True})
+    shell.show(f"{one.id} is asked to stop", {"queue": args.queue, "id": one.id, "stopped": True})
     return OK
 
 

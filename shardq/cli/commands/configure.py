@@ -28,7 +28,7 @@ ABOUT = f"""Without NAME=VALUE it shows the settings. They are stored with the q
 are in seconds; `none` unsets a setting. The settings are:
 {textwrap.fill(", ".join(TYPES), 76, initial_indent="  ", subsequent_indent="  ")}
 
-Workers and writers may go on while the number of streams changes, no message is lost, and most tenants keep their
+Workers and writers may continue while the number of streams changes, no message is lost, and most tenants keep their
 streams. If it shrinks, the streams above it get no new messages, but are read until they are empty."""
 
 EXAMPLES = """  shardq configure jobs

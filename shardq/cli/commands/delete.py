@@ -35,7 +35,7 @@ def run(args: Args, shell: Shell) -> None:
     if held and not args.any and not args.expected:  # before it asks, or says what it would do
         raise QueueNotEmpty(
             f"queue {args.queue!r} holds {plural(held, 'message')}, dead letters included, and not 0: nothing was "
-            "deleted; --any deletes it all the same"
+            "deleted; --any deletes it anyway"
         )
     change = f"Delete queue {args.queue!r} with {plural(held, 'message')} for good"
     if not shell.goes_on(args, change, {"queue": args.queue, "held": held}):

@@ -9,7 +9,7 @@ from shardq.cli.shell import Shell
 
 ABOUT = """Prints TOML for `shardq apply`: settings that are not the defaults, weights, plans, limits, assigned shard
 keys, and the bindings of these queues. Without QUEUE it has all queues of `shardq queues`. The shards themselves are
-dealt anew where the file is applied to another Redis."""
+dealt again where the file is applied to another Redis."""
 
 EXAMPLES = """  shardq export > queues.toml
   shardq export jobs --router default --router audit"""

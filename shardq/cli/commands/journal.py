@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from shardq.client import Queue
 
 ABOUT = """Prints for each event, in a line if it fits: number, time, what happened, message id and shard key;
-then, if known, the delivery count, the delay, who did it (a client, or whoever asked by --by) and the note, of a write
-the task that it calls, of a delivery how long its handler ran and what the tenant was charged, and the values that
-somebody set. A queue keeps a journal once its setting `journal` says how many events to keep. Older
-events are dropped; stderr says how many of the requested ones are lost. With --follow it also says when the queue is
-deleted, and goes on when it is made anew."""
+then, if known, the delivery count, the delay, who did it (a client, or the author that --by gives) and the note, for a
+write the task that it calls, for a delivery how long its handler ran and what the tenant was charged, and the values
+that somebody set. A queue keeps a journal once its setting `journal` says how many events to keep. Older events are
+dropped; stderr says how many of the requested ones are lost. With --follow it also says when the queue is deleted, and
+continues when it is recreated."""
 
 EXAMPLES = """  shardq configure jobs journal=1000000 --yes
   shardq journal jobs --follow
@@ -49,7 +49,7 @@ POLL_INTERVAL = 0.25
 @argument("--message", metavar="ID", help="only events of this message, from the oldest on")
 @flag("tenant", "; its events from the oldest on")
 def run(args: Args, shell: Shell) -> None:
-    """Print events; with --follow go on."""
+    """Print events; with --follow continue."""
     queue, _ = shell.existing(args.queue)
     filtered = args.message is not None or args.tenant is not None
     newest = queue.journal(1)
@@ -70,7 +70,7 @@ def run(args: Args, shell: Shell) -> None:
 def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:
     """The events after *start*. Events lost before the first one are reported only if the user gave --after.
 
-    Say so when the queue whose id is *life* is deleted, and go on with the one that is made anew.
+    Say so when the queue whose id is *life* is deleted, and continue with the one that is recreated.
     """
     position, pause, is_there = start, threading.Event(), True
     while True:
@@ -80,12 +80,12 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
             if not follow:
                 raise
             if is_there:
-                remark(f"queue {queue.name!r} was deleted; if it is made anew, its events follow")
+                remark(f"queue {queue.name!r} was deleted; if it is recreated, its events follow")
             is_there = False
             pause.wait(POLL_INTERVAL)
             continue
         if page.queue_id != life:
-            remark(f"queue {queue.name!r} was made anew: these are its events from its beginning on")
+            remark(f"queue {queue.name!r} was recreated: these are its events from its beginning on")
             life = page.queue_id
         if exact_start or position != start:
             for number in page.lost_in:
@@ -99,7 +99,7 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
 
 
 def _lost(page: JournalPage, number: int) -> str:
-    """What is told of the events of a partition that were lost; a queue may have this one alone."""
+    """The line for events of a partition that were lost; a queue may have this one alone."""
     first = next((event.number for event in page.events if _partition(event) == number), None)
     following = first or unpacked(page.position, number + 1)[number] + 1
     of = f" of partition {number}" if page.position >> BITS else ""

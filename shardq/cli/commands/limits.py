@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Key = str | bytes
 Change = tuple[str, Callable[[], object]]
-"""What will be changed, in words, and how."""
+"""A change that will be made, in words, and how."""
 NAMES: Final = ("max_in_flight", "rate", "burst")
 WEIGHT: Final = "weight"
 
@@ -53,8 +53,8 @@ EXAMPLES = """  shardq limits jobs
 @argument("words", metavar="NAME=NUMBER", nargs="*", help="all limits that it is to have, or its weight")
 @flag("tenant")
 @flag("for", " (never)")
-@argument("--none", action="store_true", help="it has no limits of its own any more")
-@argument("--plan", metavar="PLAN", help="it is on this plan")
+@argument("--none", action="store_true", help="remove its own limits")
+@argument("--plan", metavar="PLAN", help="put it on this plan")
 @argument("--set-plan", metavar="PLAN", help="make or change this plan")
 @argument("--delete-plan", metavar="PLAN", help="delete this plan")
 @takes(add_change)

@@ -67,7 +67,7 @@ def _show_result(queue: Queue, args: Args, shell: Shell) -> None:
 
 
 def _said(queue: Queue, status: MessageStatus) -> Said:
-    """Where it is and what it waits for, as the page says it: of what waits also whether anybody reads the queue."""
+    """Where it is and why it waits, as the page says it: for one that waits also whether anybody reads the queue."""
     waits = status.state in ("waiting", "held_back")
     outlook = allowed(lambda: queue.outlook(status.shard_key)) if waits else None
     settings = allowed(queue.settings)
@@ -75,7 +75,7 @@ def _said(queue: Queue, status: MessageStatus) -> Said:
 
 
 def _details(status: MessageStatus) -> list[tuple[str, str]]:
-    """What else is known of the message, by name."""
+    """The other facts of the message, by name."""
     state = f"{status.state}, {status.reason}" if status.reason else status.state
     now, found = status.time, [("message id", status.message_id), ("state", state)]
     if status.task:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 ABOUT = """Each partition is a part of the queue in a slot of its own of a cluster. NODE is the master that has it.
 STATE is written, or draining: it gets no new messages, is read until it is empty, and removed an hour after the last
-write. BACKLOG is what waits there, FLIGHT what is leased to workers, DEAD the dead letters, OLDEST how long the oldest
-message that could be delivered has waited. One that does not answer has no numbers, nor has one that is gone, because
-its keys were deleted or lost: shardq resize JOBS --partitions N, with the number that there is, makes it anew."""
+write. BACKLOG are messages that wait there, FLIGHT those leased to workers, DEAD the dead letters, OLDEST how long the
+oldest message that could be delivered has waited. One that does not answer has no numbers, nor has one that is gone,
+because its keys were deleted or lost: shardq resize JOBS --partitions N, with the number that there is, recreates
+it."""
 
 EXAMPLES = """  shardq partitions jobs
   shardq partitions jobs --watch

@@ -9,8 +9,9 @@ from shardq.cli.shell import Shell, asked_by
 from shardq.cli.text import bytes_fields, duration, shown_key
 
 ABOUT = """Nothing of the tenant (of a parent: of any of its children) is delivered until `shardq resume`, or until the
-time of --for is over. Without --tenant it is the whole queue. Writes go on, and so does what is in flight. Workers pass
-over what is paused and serve the others. Its author and its note are kept with the pause, and in the journal."""
+time of --for is over. Without --tenant it is the whole queue. Writes continue, and so do messages in flight. Workers
+pass over the paused messages and serve the others. Its author and its note are kept with the pause, and in the
+journal."""
 
 EXAMPLES = """  shardq pause jobs -t acct-7 --for 2h --note 'ticket 812' --yes
   shardq pause jobs --for 10m --yes        # the whole queue"""
@@ -34,7 +35,7 @@ def run(args: Args, shell: Shell) -> None:
 
 
 def paused_thing(name: str, key: str | bytes | None) -> tuple[str, dict[str, str]]:
-    """What is paused, in words and as JSON: the tenant with this shard key, or the queue called *name* if None."""
+    """The paused thing, in words and as JSON: the tenant with this shard key, or the queue called *name* if None."""
     if key is None:
         return f"queue {name!r}", {}
     return f"{shown_key(key)} in queue {name!r}", bytes_fields("shard_key", key)

@@ -18,8 +18,8 @@ from shardq.outlook.peeked import when
 
 ABOUT = """Messages come in the order in which they would be delivered: those that wait in the streams, in turn, then
 those that are held back; delayed ones by due time, those in flight by the end of their leases, dead letters oldest
-first. "held 2 min" means held back, for as long; "leased 8 s" in flight, for as long yet. Nothing is delivered, counted
-or changed. Payloads are shown with --payloads only."""
+first. "held 2 min" means held back, for as long; "leased 8 s" in flight, leased for another 8 s. Nothing is delivered,
+counted or changed. Payloads are shown with --payloads only."""
 
 EXAMPLES = """  shardq peek jobs
   shardq peek jobs -t acct-7 -n 50 --payloads

@@ -1,4 +1,4 @@
-"""`shardq purge`: remove what waits or is delayed, what one tenant has, or dead letters, for good."""
+"""`shardq purge`: remove waiting or delayed messages, all of one tenant, or dead letters, for good."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MENU: Final = Menu(
     {
         "": {
             "used": "say who used what",
-            "fair": "say whether it was fair, and who was ahead of whom",
+            "fair": "say whether it was fair, and which tenant was ahead of another",
             "slo": "say whether jobs began in time, and what budget is left",
             "cost": "say what it cost, and what idle slots did",
             "noisy": "say who is noisier than usual",

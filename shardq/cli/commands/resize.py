@@ -10,9 +10,9 @@ from shardq.cli.values import number
 from shardq.model.wording import plural
 
 ABOUT = """A partition is a part of a queue in a slot of its own, and so on a node of its own of a cluster. Have as many
-as the cluster has masters. Workers and writers may go on, and no message is lost; it takes 6 seconds, until all of
+as the cluster has masters. Workers and writers may continue, and no message is lost; it takes 6 seconds, until all of
 them know. Partitions above the new number get no new messages, are read until they are empty, and are removed an hour
-after the last write. If it ends by an error, give the command again: it goes on.
+after the last write. If it ends by an error, give the command again: it continues.
 
 The number of streams is a setting: shardq configure QUEUE streams=N."""
 

@@ -8,8 +8,8 @@ from shardq.cli.flags import add_change
 from shardq.cli.parsing import Args, add_queue, command, flag, takes
 from shardq.cli.shell import Shell, asked_by
 
-ABOUT = """Workers that wait are woken. A tenant that was paused by itself stays so when the whole queue goes on.
-Resuming what is not paused changes nothing. It does not ask."""
+ABOUT = """Workers that wait are woken. A tenant that was paused by itself stays so when the whole queue continues.
+If nothing is paused, nothing changes. It does not ask."""
 
 EXAMPLES = """  shardq resume jobs -t acct-7
   shardq resume jobs"""

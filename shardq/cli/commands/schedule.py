@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 ACTIONS: Final = ("list", "add", "pause", "resume", "run", "remove")
 
-ABOUT = """A stored schedule writes a call of a task at the times of a cron line, or every so many seconds; workers of
+ABOUT = """A stored schedule writes a call of a task at the times of a cron line, or every N seconds; workers of
 the queue's tasks do that. The queue stores as many as its setting `max_schedules` says, which is none by default. `add`
-also changes the one of that name. `run` writes its call now, besides; the journal has who asked for it, and why. What
-was written already, up to 75 s ahead, still comes after `pause` and `remove`. The schedules that a program declares by
-@tasks.cron are not among these."""
+also changes the one of that name. `run` writes its call now, besides; the journal has who asked for it, and why. Calls
+that are written already, up to 75 s ahead, still come after `pause` and `remove`. The schedules that a program declares
+by @tasks.cron are not among these."""
 
 EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
   shardq schedule reports add daily --task app.report -t acct --cron '0 3 * * *'
@@ -46,7 +46,9 @@ EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
 @argument("--cron", metavar="LINE", help="add: minute, hour, day of the month, month and day of the week")
 @argument("--tz", metavar="ZONE", default="UTC", help="add: the time zone of the cron line (UTC)")
 @flag("every", "; of add, instead of --cron")
-@argument("--catch-up", choices=CATCH_UPS, default="skip", help="add: what is missed while no worker is there (skip)")
+@argument(
+    "--catch-up", choices=CATCH_UPS, default="skip", help="add: the slots to write later if no worker was there (skip)"
+)
 @takes(add_sure)
 @flag("by", "; of run")
 @flag("note", "; of run")

@@ -1,4 +1,4 @@
-"""`shardq server NAME`: what the server is to be, and what it is."""
+"""`shardq server NAME`: its intended and its actual settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from shardq.cli.menu import Menu
 from shardq.cli.parsing import group
 
-ABOUT = """For whoever runs the Redis or Valkey server that queues lie on."""
+ABOUT = """For operators of the Redis or Valkey server that queues lie on."""
 
 EXAMPLES = """  shardq server doctor
   shardq server acl producer orders
@@ -18,7 +18,7 @@ MENU: Final = Menu(
     {
         "": {
             "doctor": "check whether a server is fit for shardq",
-            "acl": "print the user of Redis for a role, with the rights it needs",
+            "acl": "print the Redis ACL user that a role needs",
             "lua": "show what Redis runs for a verb, or the libraries it has",
             "size": "choose streams and shard sizes",
         }

@@ -43,7 +43,7 @@ PRESENT_FIELDS = [
     *("result_count", "result_bytes"),
 ]
 COUNTERS = [name for name in COUNTS if name not in PRESENT_FIELDS]
-"""What only grows."""
+"""Numbers that only grow."""
 SUMS = {"load": ("runnable", "in_flight"), "len": ("backlog", "in_flight")}
 """Sums of fields: `load` is what keeps workers busy, `len` all that is undelivered or in flight, as of `Queue.len`."""
 OUTLOOK_FIELDS = ("drain_seconds", "workers", "slots", "busy")
@@ -152,7 +152,7 @@ def _held_back(now: QueueStats) -> str:
 
 
 def _delayed(now: QueueStats) -> str:
-    """What is special about what is delayed."""
+    """The remark on delayed messages."""
     next_due = None if now.next_due is None else f"the next in {span(max(0.0, now.next_due - now.time))}"
     due_soon = f"{now.due_soon:,} within a minute" if now.due_soon else None
     retrying = f"{now.retrying:,} to be tried again" if now.retrying else None

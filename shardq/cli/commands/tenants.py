@@ -1,4 +1,4 @@
-"""`shardq tenants`: who has most in a queue, or what one tenant has."""
+"""`shardq tenants`: the tenants with most in a queue, or the numbers of one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _has_any(one: Tenant) -> bool:
 
 
 def show(shell: Shell, name: str, found: Sequence[Tenant], *, of_uses: bool = False) -> None:
-    """Print a table of tenants: of what waits, or *of_uses* of bounds."""
+    """Print a table of tenants: of waiting messages, or *of_uses* of bounds."""
     if shell.json:
         say(json_line({"queue": name, "tenants": [fields_of(each) for each in found]}))
     elif found and of_uses:

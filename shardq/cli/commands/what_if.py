@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ABOUT = """FOLDER has the tables that `shardq jobs` makes. Its jobs come once more, as long and as often tried as they
 were, on a private server whose clock is moved: shardq's own scripts decide who is served, and workers read as they do.
-What is not named is as it was. With several numbers of workers, and with a file, there are several alternatives.
+All else is as it was. With several numbers of workers, and with a file, there are several alternatives.
 
 The first row is what was, the second what its replay came to: as far as these two are apart, so far are the others from
 the truth. P50 and P99 are waits for the first delivery; QUIET is the p99 of the quieter half of the tenants, WORST that
@@ -57,7 +57,9 @@ def _numbers(text: str) -> list[int]:
 @flag("queue", " (the only one in the folder)")
 @flag("since")
 @flag("before")
-@argument("--workers", type=_numbers, metavar="N,...", help="so many workers, all the time; one alternative for each")
+@argument(
+    "--workers", type=_numbers, metavar="N,...", help="the number of workers, all the time; one alternative for each"
+)
 @argument("--slots", type=number(1), metavar="N", help="slots of each worker")
 @flag("streams")
 @flag("per_shard")

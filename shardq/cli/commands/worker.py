@@ -16,7 +16,7 @@ message is delivered again after the delay; shardq.Reject(reason) sends it to th
 exception it is delivered again after a backoff.
 
 Several Tasks make a worker of several queues, which share its --concurrency by their weights: app.tasks:tasks=3 has
-three times as many slots as one without a weight. What one queue does not need the others use.
+three times as many slots as one without a weight. The others use the slots that one queue does not need.
 
 On SIGTERM, SIGHUP or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
 messages back and exits with 0. A second SIGTERM or Ctrl-C ends it at once. With --processes a parent process forwards
@@ -61,7 +61,7 @@ EXAMPLES = """  shardq worker app.tasks:tasks
     "--until", choices=("empty",), help="end when nothing can be delivered, is in flight or waits for its next try"
 )
 @argument("--metrics", metavar="HOST:PORT", help="serve its numbers there for Prometheus, as :9464 on all addresses")
-@argument("--reload", action="store_true", help="begin anew when a Python file below the current directory changes")
+@argument("--reload", action="store_true", help="restart when a Python file below the current directory changes")
 @argument("--log-format", choices=("text", "json"), default="text", help="how lines on stderr look (text)")
 @argument("-v", "--verbose", action="store_true", help="a line for each message, too")
 @argument("--quiet", action="store_true", help="only lines about what goes wrong (without a short form: -q is --queue)")

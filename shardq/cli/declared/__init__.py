@@ -1,4 +1,4 @@
-"""A file that declares queues, for the commands: what it would change, and how one is written."""
+"""A file that declares queues, for the commands: the changes that it would make, and how one is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must change until Redis has what a file declares: it asks Redis, and the package `declared` compares."""
+"""The changes until Redis has what a file declares: it asks Redis, and the package `declared` compares."""
 
 from __future__ import annotations
 

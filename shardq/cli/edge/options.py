@@ -1,4 +1,4 @@
-"""What the commands of `shardq edge` share: the gateway, the spool, and how to open them."""
+"""The common parts of the commands of `shardq edge`: the gateway, the spool, and how to open them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_gateway(parser: Parser) -> None:
     parser.add_argument("--ca", type=Path, metavar="FILE", help="use TLS with these root certificates (PEM)")
     parser.add_argument("--cert", type=Path, metavar="FILE", help="the client's own certificate (PEM), with --key")
     parser.add_argument("--key", type=Path, metavar="FILE", help="its key (PEM)")
-    parser.add_argument("--name", default="edge", metavar="NAME", help="what the gateway's log calls this producer")
+    parser.add_argument("--name", default="edge", metavar="NAME", help="the name of this producer in the gateway's log")
     parser.add_argument("--max-bytes", type=int, metavar="N", help="the most bytes of the spool (1 GiB)")
 
 

@@ -1,4 +1,4 @@
-"""How far a sending is: shown on a terminal while it goes on, and what is waited for."""
+"""The progress of a sending: shown on a terminal while it continues, with the reason of a wait."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from shardq.cli.parsing import Args, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
-ABOUT = """They keep their ids, so none is stored twice. The process that delivers the spool sends them. What is
-damaged, or was dropped for newer messages, cannot be sent."""
+ABOUT = """They keep their ids, so none is stored twice. The process that delivers the spool sends them. Messages that
+are damaged, or were dropped for newer ones, cannot be sent."""
 
 EXAMPLES = """  shardq edge resend --reason NO_QUEUE --spool app.db
   shardq edge resend --all --spool app.db"""

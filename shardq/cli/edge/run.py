@@ -10,7 +10,7 @@ from shardq.cli.parsing import Args, command, takes
 from shardq.cli.shell import Shell
 
 LOOK_INTERVAL = 1.0
-ABOUT = """It goes on after programs that have put messages into the spool and ended. A line on stderr tells when its
+ABOUT = """It continues after programs that have put messages into the spool and ended. A line on stderr tells when its
 state changes. Ctrl-C ends it; messages that are not acked stay in the spool."""
 
 

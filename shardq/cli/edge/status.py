@@ -1,4 +1,4 @@
-"""`shardq edge status`: what the spool holds, and who delivers it."""
+"""`shardq edge status`: the contents of the spool, and the process that delivers it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ COUNTED = ("accepted", "acked", "refused", "dropped")
 @flag("watch", default=2.0)
 @flag("times")
 def run(args: Args, shell: Shell) -> None:
-    """Print a line for each look: what has changed since the one before, and what waits."""
+    """Print a line for each look: the changes since the one before, and the waiting messages."""
     before, never, looks = looked(args), threading.Event(), 0
     while args.times is None or looks < args.times:
         never.wait(args.watch)

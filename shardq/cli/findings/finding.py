@@ -1,4 +1,4 @@
-"""One thing that breaks queues, or will: its name, what is wrong, what to do about it."""
+"""One thing that breaks queues, or will: its name, the problem, the remedy."""
 
 from __future__ import annotations
 

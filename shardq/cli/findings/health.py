@@ -1,4 +1,4 @@
-"""What a server says of its memory, its files, its clients and its clock, beside what matters for durability."""
+"""A server's report of its memory, files, clients and clock, beside the settings that matter for durability."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ return is_open and 'open' or 'closed'"""
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What a server says of itself; None for what it did not say.
+    """A server's report about itself; None for the parts that are missing.
 
     Sizes are bytes; `maxmemory` is 0 without a limit. `refused` counts commands that were refused since the server
     started because its memory was full. `offset` is by how many seconds its clock is ahead of this machine's, exact to
@@ -45,7 +45,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def health(clock: Clock, timeout: float) -> Op[Health]:
-    """Ask the server how it is. What this user may not ask stays None."""
+    """Ask the server how it is. The parts that this user may not ask for stay None."""
     until = clock.monotonic() + timeout
     first = yield from _time(clock, until)
     trips = []
@@ -98,7 +98,7 @@ def _read(info: Mapping[str, str], trip: float, first: Seen, last: Seen, probed:
         jumped = 0.0 if abs(jumped) <= first[3] + last[3] else jumped
     statuses = {
         "aof_last_write_status": "the append-only file",
-        "aof_last_bgrewrite_status": "the append-only file anew",
+        "aof_last_bgrewrite_status": "the append-only file again",
         "rdb_last_bgsave_status": "a snapshot",
     }
     return Health(

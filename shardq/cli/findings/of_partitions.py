@@ -1,4 +1,4 @@
-"""What is wrong with the partitions of a queue: two share a node, or some are read by nobody."""
+"""Problems with the partitions of a queue: two share a node, or some are read by nobody."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _of_gone(queue: str, parts: Sequence[Partition]) -> Iterator[Finding]:
             f"{plural(len(gone), 'partition')} of it {'is' if len(gone) == 1 else 'are'} gone: {', '.join(gone)}.",
             "Somebody deleted the keys, or a node has lost them, with all that was there. Writes whose shard keys have "
             f"their home there fail until shardq resize {queue} --partitions "
-            f"{sum(each.is_written for each in parts)} --yes makes them anew.",
+            f"{sum(each.is_written for each in parts)} --yes recreates them.",
             queue,
         )
 

@@ -1,4 +1,4 @@
-"""What is wrong with the rights of the user that a client has."""
+"""Problems with the rights of the user that a client has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_rights(user: str, role: str, queue: str, lacks: Sequence[Lacks]) -> Itera
     yield Finding(
         "rights",
         f"user {cut(user, MAX_NAME)} lacks {plural(len(lacks), 'right')} of the role {role}.",
-        f"It lacks {named}{more}. Print its rules anew: "
+        f"It lacks {named}{more}. Print its rules again: "
         f"shardq server acl {role} {queue} --user {cut(user, MAX_NAME)} --setuser.",
         queue,
     )

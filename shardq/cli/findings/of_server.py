@@ -1,4 +1,4 @@
-"""What is wrong with a server: its version and settings, its memory, files, clients and clock, its libraries."""
+"""Problems of a server: its version and settings, its memory, files, clients and clock, its libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shardq.model.wording import number, plural, share, size, span
 from shardq.outlook.findings import Finding
 
 NEAR_SHARE: Final = 0.9
-"""A share of what there is at most, of memory or clients, from which on it is a finding."""
+"""The share of memory or clients in use from which on it is a finding."""
 MAX_OFFSET: Final = 1.0
 """Seconds by which two clocks may differ; those of NTP differ by less than a tenth."""
 MAX_JUMP: Final = 0.05
@@ -75,8 +75,8 @@ def _of_memory(facts: ServerFacts, health: Health) -> Iterator[Finding]:
         yield Finding(
             "memory",
             f"Redis was full: {plural(health.refused, 'command')} refused since it started.",
-            "Writers got OutOfMemory; reads and acks go on. Let workers drain the queues, raise maxmemory, or purge "
-            "what nobody needs. CONFIG RESETSTAT begins to count anew.",
+            "Writers got OutOfMemory; reads and acks continue. Let workers drain the queues, raise maxmemory, or purge "
+            "what nobody needs. CONFIG RESETSTAT restarts the count.",
         )
     limit = health.maxmemory or health.machine_memory
     if health.memory is None or not limit or health.memory < NEAR_SHARE * limit:
@@ -87,7 +87,7 @@ def _of_memory(facts: ServerFacts, health: Health) -> Iterator[Finding]:
         f"Redis uses {share(health.memory / limit)} of {of}.",
         f"It uses {size(health.memory)} of {size(limit)}. "
         + (
-            "At the limit writes fail; reads and acks go on."
+            "At the limit writes fail; reads and acks continue."
             if health.maxmemory
             else "The system ends a process that takes too much, and what is in memory alone is lost: set maxmemory."
         )
@@ -169,7 +169,7 @@ def of_libraries(others: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
 
 
 def of_bindings(router: str, bindings: int, queues: Sequence[str]) -> Iterator[Finding]:
-    """Yield what is wrong with the bindings of a router: so many of them are of *queues* that do not exist."""
+    """Yield the problems of a router's bindings: how many of them are of *queues* that do not exist."""
     if bindings:
         more = f" and {len(queues) - MAX_NAMED:,} more" if len(queues) > MAX_NAMED else ""
         named = ", ".join(queues[:MAX_NAMED]) + more

@@ -1,4 +1,4 @@
-"""What a user of Redis may do, asked by ACL DRYRUN, which runs nothing."""
+"""The rights of a user of Redis, asked by ACL DRYRUN, which runs nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _OF_ROUTER: Final = frozenset(RouterKeys.suffixes)
 
 
 class Lacks(NamedTuple):
-    """What a role needs and a user lacks: the command, and the name of the key on which ('' for none)."""
+    """A right that a role needs and a user lacks: the command, and the name of the key on which ('' for none)."""
 
     command: str
     key: str
@@ -94,7 +94,7 @@ def user_name(clock: Clock, timeout: float) -> Op[str | None]:
 def lacking(user: str, role: Role, queue: str, router: str, clock: Clock, timeout: float) -> Op[list[Lacks] | None]:
     """Return what *user* lacks of the rights of *role* on a queue; None if this client may not ask.
 
-    It asks for each command on each key, and for a call of functions and of scripts, of which one is enough.
+    It asks for each command on each key, and for a call of functions and of scripts; one of the two is enough.
     """
     found: list[Lacks] = []
     for command, name, key in needs(role, queue, router):

@@ -21,11 +21,12 @@ so run this often enough, or with --every. If events were lost before they were 
 --allow-loss is given.
 
 A queue that is not there, or keeps no journal, is named on stderr; the others are archived, and the exit code is 5.
-What a deleted queue had is no loss. If it was made anew, it is archived from its beginning on. --pattern archives all
-queues whose whole names match a regular expression, with --every also those that come later; it looks once a minute.
+The events of a deleted queue are no loss. If it was recreated, it is archived from its beginning on. --pattern archives
+all queues whose whole names match a regular expression, with --every also those that come later; it looks once a
+minute.
 
 The checkpoint in DIR/_checkpoints knows what is archived. If it is gone or does not fit, the run is refused. With
---adopt it reads from the archive how far each queue is there, and goes on behind that.
+--adopt it reads from the archive how far each queue is there, and continues behind that.
 
 --compact merges the files of earlier runs into one for each queue and day; no other run may archive meanwhile."""
 
@@ -52,7 +53,7 @@ def expression(text: str) -> str:
 @flag("every", ", until Ctrl-C (needs --only)")
 @argument("--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch at most (1,000,000)")
 @argument("--allow-loss", action="store_true", help="do not fail if events were lost")
-@argument("--adopt", action="store_true", help="if the checkpoint is gone, go on behind what is archived")
+@argument("--adopt", action="store_true", help="if the checkpoint is gone, continue behind the archived events")
 @argument("--compact", action="store_true", help="then merge the files of earlier runs")
 def run(args: Args, shell: Shell) -> int:
     """Archive, then compact."""

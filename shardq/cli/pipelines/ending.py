@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GRACE: Final = 10.0
-"""Seconds that a batch may go on. It is broken off then, which loses nothing: the next run does it again."""
+"""Seconds that a batch may continue. It is broken off then, which loses nothing: the next run does it again."""
 
 PATIENCE: Final = 2.0
-"""Seconds after which a user who waits for it to end is told why."""
+"""Seconds after which a user who waits for it to end learns why."""
 
 
 class Ending:
@@ -91,9 +91,9 @@ class Ending:
         sys.exit(TERMINATED)
 
     def told(self) -> str:
-        """What to say of the signal that came."""
+        """The line about the signal that came."""
         name = "Ctrl-C" if self.number == signal.SIGINT else "SIGTERM"
-        return f"ended by {name}; run it again, and it goes on with what is left"
+        return f"ended by {name}; run it again, and it continues with the rest"
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self.number is not None:

@@ -35,7 +35,7 @@ EXAMPLES = """  shardq pipeline jobs jobs/ mails reports
 @flag("every", ", until Ctrl-C")
 @argument("--most", type=number(1), metavar="N", default=10_000_000, help="events of a run, about (10,000,000)")
 def run(args: Args, shell: Shell) -> int:
-    """Make the jobs; with --every go on."""
+    """Make the jobs; with --every continue."""
     if not args.queues and args.archive is None:
         raise UsageError("name the queues, or with --archive an archive")
     if args.archive is not None and args.every is not None:

@@ -1,4 +1,4 @@
-"""What `load` and `route` share: options for reading rows, and for making messages of them."""
+"""The common parts of `load` and `route`: options for reading rows, and for making messages of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def add_message(parser: Parser) -> None:
         "--idempotence",
         choices=("row", "key"),
         default="row",
-        help="what another run passes over: the same rows in the same order, or rows with a known --dedup (row)",
+        help="rows that another run passes over: the same rows in the same order, or rows with a known --dedup (row)",
     )
     parser.add_argument("--headers", metavar="COLUMN", help="the column of the headers, a map or an object")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What the commands of all pipelines share: where Spark runs, progress on stderr, the report on stdout."""
+"""The common parts of the commands of all pipelines: where Spark runs, progress on stderr, the report on stdout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def pipeline(about: str, examples: str) -> Callable[[Run], Command]:
-    """As `command`, with the options that all pipelines have. What is not installed is said before Redis is asked."""
+    """As `command`, with the options that all pipelines have. A missing package is named before Redis is asked."""
 
     def decorated(run: Run) -> Command:
         @wraps(run)

@@ -8,8 +8,8 @@ from shardq.cli.reports.making import add_report, tell
 from shardq.cli.shell import Shell
 from shardq.cli.values import positive
 
-ABOUT = """The price of a slot of a worker for one second, times the time of handlers, by day, tenant and task. What
-workers offered and nobody used is a cost of its own. With --json the rows have the column names of FOCUS, the open
+ABOUT = """The price of a slot of a worker for one second, times the time of handlers, by day, tenant and task. Time
+that workers offered and nobody used is a cost of its own. With --json the rows have the column names of FOCUS, the open
 standard of bills, so that tools that know it read them."""
 
 EXAMPLES = """  shardq report cost mails.jobs --price 0.000012

@@ -1,4 +1,4 @@
-"""What all reports of `shardq report` share: what they take, and how one is told."""
+"""The common parts of all reports of `shardq report`: their arguments, and how one is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shardq report noisy`: who is noisier than usual."""
+"""`shardq report noisy`: tenants that are noisier than usual."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from shardq.cli.shell import Shell
 from shardq.cli.values import number
 
 ABOUT = """The work that each tenant brought in the last 24 hours before the end, beside its own days in the weeks
-before. What all tenants bring more of together counts for nobody, and neither does how long jobs wait. So in an
-overload none is noisy but who brought it. A tenant that came in the last week is new, not noisy."""
+before. More work from all tenants together counts for nobody, and neither does how long jobs wait. So in an
+overload none is noisy but the tenants that brought it. A tenant that came in the last week is new, not noisy."""
 
 EXAMPLES = """  shardq report noisy mails.jobs
   shardq report noisy mails.jobs --before 2026-11-27 --weeks 8"""

@@ -9,7 +9,7 @@ from shardq.cli.shell import Shell
 
 ABOUT = """An objective, such as that 99 % of jobs begin within 5 seconds of when they could. Time in which a
 tenant's own pause, rate or cap blocked a job is not counted. A job that has waited too long is late, also while it
-still waits. A burn rate of 1 uses up the error budget exactly; above 1 the objective is missed if it goes on so."""
+still waits. A burn rate of 1 uses up the error budget exactly; above 1 the objective is missed if that continues."""
 
 EXAMPLES = """  shardq report slo mails.jobs
   shardq report slo mails.jobs --objective 99.9 --within 30s --since 28d"""

@@ -1,4 +1,4 @@
-"""The screen of actions: what operators have under way on a queue, and how far it is."""
+"""The screen of actions: operators' actions on a queue that are under way, and how far each is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screen of what fails: since when, how often, of how many tenants, and the command that mends it."""
+"""The screen of failures: since when, how often, for how many tenants, and the command that mends it."""
 
 from __future__ import annotations
 

@@ -67,5 +67,5 @@ def _row(worker: Worker, now: float) -> list[Cell]:
 
 
 def name_of(worker: WorkerStatus) -> str:
-    """What a worker is called."""
+    """The name of a worker."""
     return worker.id

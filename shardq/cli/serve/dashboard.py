@@ -43,7 +43,7 @@ EXAMPLES = """  shardq serve dashboard
 @command(ABOUT, EXAMPLES, extra="dashboard")
 @flag("listen", f" ({DEFAULT_ADDRESS})", default=DEFAULT_ADDRESS)
 @argument("--people", type=Path, metavar="FILE", help="who may look, and do what, as TOML (anybody may look)")
-@argument("--actions", action="store_true", help="let people change something, who have the role for it")
+@argument("--actions", action="store_true", help="let people with the role for it change something")
 @flag("payloads", " and results of messages")
 @argument("--declared", type=Path, metavar="FILE", help="say how queues differ from this file of shardq apply")
 @argument("--host-name", action="append", default=[], metavar="NAME", help="a name under which browsers reach it")

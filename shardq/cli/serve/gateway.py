@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ABOUT = """Producers without access to Redis connect to it over HTTP/2 (gRPC); docs/gateway.md describes the service. A
 message is acked when Redis has stored it. Each producer shows a bearer token; --tokens names the TOML file that says
-which queues, topics and shard keys each may write to (shardq serve token makes them). SIGHUP reads the file anew,
-and the TLS files. --status shows who sends, and who was refused, denied or held back.
+which queues, topics and shard keys each may write to (shardq serve token makes them). SIGHUP reads the file again, and
+the TLS files. --status shows who sends, and who was refused, denied or held back.
 
 It prints one line when it listens. On SIGTERM or Ctrl-C it takes no more connections, stores and acks what it has
 received within --grace seconds, and exits with 0. A second signal ends it at once. Queues must exist before."""
@@ -54,7 +54,7 @@ def _add_bounds(parser: Parser) -> None:
 @command(ABOUT, EXAMPLES, extra="gateway")
 @flag("listen")
 @argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
-@argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")
+@argument("--tokens", type=Path, metavar="FILE", help="the bearer tokens and their rights, as TOML")
 @argument("--insecure", action="store_true", help="allow no TLS, and on loopback no tokens")
 @flag("tls_cert")
 @flag("tls_key")
@@ -64,7 +64,7 @@ def _add_bounds(parser: Parser) -> None:
 @argument("--health", metavar="HOST:PORT", help="a second address, which strangers at the first one cannot fill")
 @argument("--status-socket", type=Path, metavar="PATH", help="a socket for --status, which only this user may open")
 @argument("--status", type=Path, metavar="PATH", help="show what the gateway with this status socket has done, and end")
-@argument("--max-age", type=time, metavar="TIME", help="after which clients must connect anew (none)")
+@argument("--max-age", type=time, metavar="TIME", help="the age at which clients must connect again (none)")
 @flag("grace")
 @flag("router")
 def run(args: Args, shell: Shell) -> None:

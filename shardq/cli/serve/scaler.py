@@ -1,4 +1,4 @@
-"""`shardq serve scaler`: what autoscalers go by."""
+"""`shardq serve scaler`: the measures for autoscalers."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from shardq.cli.table import draw
 from shardq.durability import Durability
 from shardq.protocol.roles import ROLES, rules
 
-ABOUT = f"""ROLE is one of {", ".join(ROLES)}; --roles says what they are for. It prints a line for an ACL file, or with
---setuser a command, and asks no server. The line is made for this version of shardq: print it anew after an update.
+ABOUT = f"""ROLE is one of {", ".join(ROLES)}; --roles says their purposes. It prints a line for an ACL file, or with
+--setuser a command, and asks no server. The line is made for this version of shardq: print it again after an update.
 Without --password-file it holds the word >PASSWORD, which is to be replaced.
 
-What a role cannot be kept from is in docs/acls.md."""
+The limits of ACLs are in docs/acls.md."""
 
 EXAMPLES = """  shardq server acl --roles
   shardq server acl producer orders invoices
@@ -33,7 +33,7 @@ MAX_PASSWORD: Final = 4096
 
 
 @command(ABOUT, EXAMPLES)
-@argument("role", metavar="ROLE", nargs="?", choices=[*ROLES], help="what the user is for")
+@argument("role", metavar="ROLE", nargs="?", choices=[*ROLES], help="the purpose of the user")
 @argument("queues", metavar="QUEUE", nargs="*", help="the queues that it is for")
 @argument("--roles", action="store_true", help="list the roles")
 @flag("user", " that has the role (named as the role)")
@@ -77,7 +77,7 @@ def _list(shell: Shell) -> None:
 
 
 def _password(file: str | None) -> str:
-    """The rule with the password's hash: what is printed may lie in a file that many read."""
+    """The rule with the password's hash: the printed line may lie in a file that many read."""
     if file is None:
         return PLACEHOLDER
     if file == "-":

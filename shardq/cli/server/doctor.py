@@ -48,7 +48,7 @@ NAME:QUEUE only where it is of this queue.
 
 The durability levels are none, process (writes survive a crash of Redis), disk (they survive a power loss) and
 replica(n) (they survive the loss of the primary). Whether a user has the rights of its role is checked if you say
-which (--role, --user), by ACL DRYRUN, which only some users may ask. What could not be checked is said, too.
+which (--role, --user), by ACL DRYRUN, which only some users may ask. Facts that could not be checked are named, too.
 
 findings:
 {chr(10).join(f"  {name:<16}  {about}" for name, about in NAMES.items())}"""
@@ -65,7 +65,7 @@ SAME_CLOCK = 0.02
 
 @dataclass
 class Examined:
-    """What was found out about a server, and what could not be: `unchecked` has a reason by what it is.
+    """The facts about a server that were found, and those that were not: `unchecked` has a reason by the fact.
 
     `libraries` says of each node how calls run there.
     """
@@ -271,7 +271,7 @@ def _text(examined: Examined, found: Sequence[Finding], left_out: int, level: Du
 
 
 def _rows(examined: Examined, level: Durability) -> Iterator[tuple[str, str]]:
-    """What was looked at, and what could not be."""
+    """The facts that were looked at, and those that could not be."""
     facts, now = examined.facts, examined.health
     yield "shardq", shardq.__version__
     yield "round trip", f"{now.round_trip * 1e6:,.0f} µs (median of {PINGS})"

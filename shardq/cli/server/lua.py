@@ -1,4 +1,7 @@
-"""`shardq server lua`: what Redis runs for a verb, and which of shardq's libraries a server has. It loads them, too."""
+"""`shardq server lua`: the text that Redis runs for a verb, and which of shardq's libraries a server has.
+
+It loads them, too.
+"""
 
 from __future__ import annotations
 

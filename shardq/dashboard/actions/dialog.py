@@ -1,4 +1,4 @@
-"""What a dialog says before an action is done, and what an action answers when it is."""
+"""The text of a dialog before an action is done, and the answer of an action when it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tone: TypeAlias = Literal["", "warn", "bad"]
 
 
 class DialogLine(NamedTuple):
-    """One thing that a dialog says: a sentence or two, of which parts are times; and how bad it is."""
+    """One thing that a dialog says: a sentence or two, with times among its parts; and how bad it is."""
 
     parts: Parts
     tone: Tone = ""
@@ -40,10 +40,10 @@ def line(*parts: str | Parts, tone: Tone = "") -> DialogLine:
 
 @dataclass(frozen=True, slots=True)
 class DialogText:
-    """What an action will do. `verb` stands on its button, `lines` say it, the worst in the tone "bad".
+    """The effect of an action, in words. `verb` stands on its button, `lines` say it, the worst in the tone "bad".
 
     `danger` is a name that the person must type first. `state` are things that must still be so when it is done, by
-    their names, and `changed` says of each in words how it is now, for one who was told otherwise; `counts` are numbers
+    their names, and `changed` says of each in words how it is now, for one who saw otherwise; `counts` are numbers
     that may not have grown by much. An action on many messages acts on `limit` at most.
     """
 
@@ -62,14 +62,14 @@ class DialogText:
 
 @dataclass(frozen=True, slots=True)
 class DialogDone:
-    """What an action did, in a sentence; and the id of what goes on in the background."""
+    """The result of an action, in a sentence; and the id of the part that continues in the background."""
 
     text: str
     handle: str = ""
 
 
 class Beginner(Protocol):
-    """What begins actions on many messages, and goes on with them."""
+    """Begins actions on many messages, and continues them."""
 
     async def begin(
         self, queue: str, kind: ActionKind, where: Where, rate: float | None, limit: int | None, by: str, note: str
@@ -77,7 +77,7 @@ class Beginner(Protocol):
         """Begin one, and return its id."""
 
     async def take_over(self, queue: str, action_id: str) -> None:
-        """Go on with one."""
+        """Continue one."""
 
     async def retry_one(self, queue: str, message_id: str, key: str | bytes, by: str, note: str) -> bool:
         """Make one message deliverable at once, and return whether it waited for its next try."""
@@ -85,7 +85,7 @@ class Beginner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """With what an action works: where numbers come from, who asks, and who goes on with what takes long."""
+    """The means of an action: where numbers come from, who asks, and who continues the parts that take long."""
 
     source: SceneSource
     person: Person
@@ -94,9 +94,9 @@ class Desk:
 
 @dataclass(frozen=True, slots=True)
 class DialogAction:
-    """One action: who may do it, what it is told, what it says, and how it is done.
+    """One action: who may do it, its fields, its text, and how it is done.
 
-    `do` gets what the person was told, and what would be told now.
+    `do` gets the text that the person saw, and the text of now.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The fields of a dialog: what a person may choose, and how what comes back is read."""
+"""The fields of a dialog: a person's choices, and how the answers are read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Choices = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. Values are texts, as a form has them: of a flag "1" or "", of a number its digits or "".
+    """One field. Values are texts, as a form has them: "1" or "" for a flag, digits or "" for a number.
 
-    `is_said` says whether what the dialog says depends on it: then what was read last is what is done. Of an `is_open`
-    choice the action knows the choices, which change.
+    `is_said` says whether what the dialog says depends on it: then what was read last is what is done. The action knows
+    the choices of an `is_open` choice, which change.
     """
 
     name: str
@@ -94,10 +94,10 @@ class Field:
 
 
 class Wish:
-    """What a person chose: the values of fields by their names. At first nothing is chosen: `is_first`."""
+    """A person's choices: the values of fields by their names. At first nothing is chosen: `is_first`."""
 
     def __init__(self, fields: Sequence[Field], said: Mapping[str, str]) -> None:
-        """Read what was *said*; what was not said is as the fields have it. Refused if a value is none."""
+        """Read the *said* values; the rest is as the fields have it. Refused if a value is none."""
         self.is_first = not any(each.name in said for each in fields if each.is_said)
         self.texts = {each.name: said.get(each.name, each.value) for each in fields}
         self._values = {each.name: each.read(self.texts[each.name]) for each in fields}

@@ -39,7 +39,7 @@ _MAX_LENGTHS: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What an action is about: `key` is a tenant, `name` that of a message, schedule or action, `where` a filter."""
+    """The subject of an action: `key` is a tenant, `name` that of a message, schedule or action, `where` a filter."""
 
     queue: str
     key: str | bytes | None = None
@@ -48,22 +48,22 @@ class Given:
 
     @property
     def tenant(self) -> str | bytes:
-        """The tenant, of an action that takes one."""
+        """The tenant, for an action that takes one."""
         if self.key is None:
             raise ActionRefused("Say which tenant, by shard_key.")
         return self.key
 
     @property
     def filter(self) -> Where:
-        """The filter, of an action that takes one."""
+        """The filter, for an action that takes one."""
         if self.where is None:
-            raise ActionRefused("Say of which messages: a tenant, a task, an error, or a state.")
+            raise ActionRefused("Say which messages: a tenant, a task, an error, or a state.")
         return self.where
 
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What an action must be told: a tenant (`key`; with `or_all` it may be left out), one `name`, or a filter.
+    """The parts that an action needs: a tenant (`key`; with `or_all` it may be left out), one `name`, or a filter.
 
     A filter always has the state `state`, if that is not None.
     """
@@ -117,7 +117,7 @@ class Takes:
             raise ActionRefused(f"A message is {', '.join(get_args(WhereState))}.")
         where = Where(tenant=key, state=state, **parts)  # type: ignore[arg-type]
         if where.is_empty:
-            raise ActionRefused("Say of which messages: a tenant, a task, an error, or a state.")
+            raise ActionRefused("Say which messages: a tenant, a task, an error, or a state.")
         return where
 
 

@@ -38,9 +38,9 @@ log = logging.getLogger("shardq.dashboard")
 VIA_DASHBOARD: Final = "dashboard"
 """How an action is marked that was begun on a page."""
 ALL_BOUNDS: Final = Bounds(0.0, 2**63, 2**63, "")
-"""What a search is about that comes before its action: all that is there."""
+"""The bounds of a search before its action: all that is there."""
 RETRY_SECONDS: Final = 2.0
-"""Seconds after which an action goes on when Redis did not answer."""
+"""Seconds after which an action continues when Redis did not answer."""
 GLANCE: Final = LEASE / 6
 """Seconds between two looks at actions of a page that has ended perhaps."""
 MAX_LOOKS: Final = 120
@@ -81,7 +81,7 @@ class Handles:
     async def begin(
         self, queue: str, kind: ActionKind, where: Where, rate: float | None, limit: int | None, by: str, note: str
     ) -> str:
-        """Begin an action, and return its id: this process goes on with it. ConfigError if another one is under way."""
+        """Begin an action, and return its id: this process continues it. ConfigError if another one is under way."""
         client, state, action_id = self._source.client, queue_of(self._source, queue).state, actions.new_id()
         given = kind, where, rate, limit, Who(by, note), None, VIA_DASHBOARD, action_id
         op = _acting(state, lambda: actions.begin(state, *given), lambda parts: acts.begin(parts, *given))
@@ -94,18 +94,18 @@ class Handles:
         return action.id
 
     async def take_over(self, queue: str, action_id: str) -> None:
-        """Go on with an action. ConfigError if somebody works on it, or it is done."""
+        """Continue an action. ConfigError if somebody works on it, or it is done."""
         try:
             action = await queue_of(self._source, queue).take_over(action_id)
         except OutcomeUnknown as error:
             self._keep(action_id, self._find(queue, action_id))
-            raise MayHaveBegun(f"action {action_id} may go on, or not") from error
+            raise MayHaveBegun(f"action {action_id} may continue, or not") from error
         self._drive(queue, action)
 
     async def retry_one(self, queue: str, message_id: str, key: str | bytes, by: str, note: str) -> bool:
         """Make one message deliverable at once, and return whether it waited for its next try.
 
-        It is an action on the tenant's messages of which one is chosen, so it is refused while another is under way.
+        It is an action on the tenant's messages that chooses one, so it is refused while another is under way.
         """
         client, state = self._source.client, queue_of(self._source, queue).state
         where = Where(tenant=key, state="retrying")
@@ -139,7 +139,7 @@ class Handles:
         return None
 
     async def _find(self, queue: str, action_id: str) -> None:
-        """Go on with an action that perhaps began, once it is there and was silent for long enough."""
+        """Continue an action that perhaps began, once it is there and was silent for long enough."""
         for _ in range(MAX_LOOKS):
             try:
                 found = await queue_of(self._source, queue).actions()
@@ -156,7 +156,7 @@ class Handles:
         log.info("action %s of queue %s did not begin", action_id, queue)
 
     async def _end(self, queue: str, action_id: str) -> None:
-        """Stop an action with which nobody can go on, so that others need not wait until it was silent for 30 s."""
+        """Stop an action that nobody can continue, so that others need not wait until it was silent for 30 s."""
         while True:
             try:
                 await queue_of(self._source, queue).stop_action(action_id)
@@ -169,7 +169,7 @@ class Handles:
                 return
 
     def care(self, queue: str, found: Sequence[ActionStatus]) -> None:
-        """Go on with actions of a page that nobody works on any more."""
+        """Continue actions of a page that nobody works on any more."""
         for each in found:
             if each.via == VIA_DASHBOARD and each.state == "abandoned" and each.id not in self._tasks:
                 self._keep(each.id, self._adopt(queue, each.id))
@@ -207,20 +207,20 @@ class Handles:
         task.add_done_callback(forget)
 
     async def _adopt(self, queue: str, action_id: str) -> bool:
-        """Go on with an action to its end, unless somebody else does. Return False if Redis is away."""
+        """Continue an action to its end, unless somebody else does. Return False if Redis is away."""
         client, state = self._source.client, queue_of(self._source, queue).state
         try:
-            # What was seen may be a second old: somebody may have stopped it meanwhile, and then it stays so.
+            # The view may be a second old: somebody may have stopped it meanwhile, and then it stays so.
             op = _acting(
                 state,
                 lambda: actions.take_over(state, action_id, None, "adopt"),
                 lambda parts: acts.take_over(parts, action_id, None, "adopt"),
             )
             action = _action(client, await client.run(op))
-        except ShardqError as error:  # another page was faster, or Redis is away: whoever looks next tries again
+        except ShardqError as error:  # another page was faster, or Redis is away: the next one that looks tries again
             log.debug("action %s of queue %s is not taken over: %s", action_id, queue, error)
             return not isinstance(error, BackendError)
-        log.info("action %s of queue %s goes on here: its process was silent", action_id, queue)
+        log.info("action %s of queue %s continues here: its process was silent", action_id, queue)
         await self._go_on(queue, action)
         return True
 
@@ -262,7 +262,7 @@ class Handles:
                 await asyncio.sleep(GLANCE)
 
     async def _is_left(self, name: str, heard: dict[str, float]) -> bool:
-        """Whether a queue has an action of a page of which nobody knows yet whether somebody works on it."""
+        """Whether a queue has a page's action that perhaps nobody works on."""
         try:
             found = await queue_of(self._source, name).actions()
         except ConfigError:  # there is no such queue any more

@@ -1,4 +1,4 @@
-"""What dialogs are reckoned from: a look at a queue, for all who ask within seconds."""
+"""The basis of dialogs: a look at a queue, for all who ask within seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done with many messages by a filter: redrive, retry now, cancel, delete. A handle goes on with each."""
+"""Actions on many messages by a filter: redrive, retry now, cancel, delete. A handle continues each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shardq.outlook.filters import filter_in_words
 from shardq.outlook.names import name_of
 
 RECENT_MINUTES: Final = 10
-"""Minutes of which `Failure.recent` tells."""
+"""Minutes that `Failure.recent` covers."""
 
 _FULL_RATE = RATE.with_value("")
 
 
 @dataclass(frozen=True, slots=True)
 class ManyAction:
-    """An action in words: it is to "Redrive" so many "dead letters", which are "redriven" then."""
+    """An action in words: it is to "Redrive" a number of "dead letters", which are "redriven" then."""
 
     kind: ActionKind
     verb: str
@@ -37,7 +37,7 @@ class ManyAction:
     nouns: str = ""
 
     def of(self, count: int) -> str:
-        """So many of them."""
+        """The count and the noun."""
         return plural(count, self.noun, self.nouns)
 
 
@@ -71,7 +71,7 @@ async def _say(doing: ManyAction, desk: Desk, given: Given, wish: Wish) -> Dialo
 
 
 def _about(where: Where) -> str:
-    """Of which messages it is. What the action is always about need not be said."""
+    """Say which messages it is about. A part that is always the same need not be said."""
     rest = replace(where, state=None) if where.state in ("dead", "retrying") else where
     return "It is about all of them." if rest.is_empty else f"It is about those with {filter_in_words(rest)}."
 
@@ -142,7 +142,7 @@ async def _fails_still(desk: Desk, given: Given) -> list[DialogLine]:
 
 
 async def _others(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[DialogLine]:
-    """What it costs the others."""
+    """Say what it costs the others."""
     sight = await foresight(desk.source, given.queue)
     if not sight.has_reader:
         return [line("No worker reads the queue: they wait there.", tone="warn")]

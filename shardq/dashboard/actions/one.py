@@ -1,4 +1,4 @@
-"""What is done with one thing: a message is cancelled, a schedule runs now, an action is stopped."""
+"""Actions on one thing: a message is cancelled, a schedule runs now, an action is stopped."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ async def _say_stop(desk: Desk, given: Given, wish: Wish) -> DialogText:
         return DialogText(title, "", [line(f"It is over: {one.state}.")], is_possible=False)
     left = "" if one.left is None else f", about {number(one.left)} are left"
     lines = [line(f"{plural(one.done, 'message')} {ACTION_WORDS[one.kind].done} so far{left}.")]
-    lines.append(line("It ends with its next piece, of a hundred at most. What is done stays done; all others stay."))
+    lines.append(
+        line("It ends with its next piece, of a hundred at most. Messages that are done stay done; all others stay.")
+    )
     return DialogText(title, "Stop it", lines)
 
 
@@ -105,7 +107,7 @@ async def _stop(desk: Desk, given: Given, wish: Wish, said: DialogText, now: Dia
 
 async def _say_go_on(desk: Desk, given: Given, wish: Wish) -> DialogText:
     one = await _action(desk, given)
-    title = f"Go on with the {ACTION_WORDS[one.kind].noun} of {name_of(one.by)} in {given.queue}"
+    title = f"Continue the {ACTION_WORDS[one.kind].noun} of {name_of(one.by)} in {given.queue}"
     if one.via == VIA_ONE:
         return DialogText(title, "", [line("It was about one message: try that one again.")], is_possible=False)
     if not can_go_on(one):
@@ -115,17 +117,17 @@ async def _say_go_on(desk: Desk, given: Given, wish: Wish) -> DialogText:
     why = {"abandoned": "Its process was silent for 30 s.", "failed": f"It failed: {one.problem}."}
     lines = [
         line(f"{why.get(one.state, 'Somebody stopped it.')} {done}.{left}"),
-        line("This page goes on with it, under the same name. Each message is acted on once."),
+        line("This page continues it, under the same name. Each message is acted on once."),
     ]
     if one.kind in ("cancel", "delete_dead"):
-        lines.append(line("What it removes is gone for good.", tone="bad"))
+        lines.append(line("The messages that it removes are gone for good.", tone="bad"))
     return DialogText(title, "Go on", lines, state={"the action": (one.state, one.done)})
 
 
 async def _go_on(desk: Desk, given: Given, wish: Wish, said: DialogText, now: DialogText) -> DialogDone:
     one = await _action(desk, given)
     if one.kind in ("cancel", "delete_dead") and desk.person.role < Role.ADMIN:
-        raise ActionRefused("What removes messages is for the role admin.", FORBIDDEN)
+        raise ActionRefused("Actions that remove messages are for the role admin.", FORBIDDEN)
     await desk.handles.take_over(given.queue, one.id)
     return DialogDone(f"The {ACTION_WORDS[one.kind].noun} goes on.", one.id)
 

@@ -62,7 +62,7 @@ def _state(controls: Controls, given: Given) -> State:
 
 
 def _changed(pause: Control | None) -> str:
-    """What somebody has done who was faster."""
+    """Say what somebody has done who was faster."""
     if pause is None:
         return "the pause has ended meanwhile"
     ends = "without an end" if math.isinf(pause.until) else "for a while"
@@ -72,8 +72,8 @@ def _changed(pause: Control | None) -> str:
 async def _pause_of_one(desk: Desk, given: Given, ends: Parts) -> list[DialogLine]:
     has = await tenant_of(desk.source, given.queue, given.tenant)
     lines = [_wait(has.backlog, has.delayed, ends)]
-    goes = f"{plural(has.in_flight, 'message')} in flight {_goes(has.in_flight)} on. So do its writes."
-    lines.append(line(goes if has.in_flight else "Its writes go on."))
+    goes = f"{plural(has.in_flight, 'message')} in flight {_continues(has.in_flight)}. So do its writes."
+    lines.append(line(goes if has.in_flight else "Its writes continue."))
     effect = (await foresight(desk.source, given.queue)).without(has.shard_key)
     lines.append(line(effect.on_others() or "Nobody else waits longer."))
     return lines
@@ -84,8 +84,8 @@ async def _pause_of_all(desk: Desk, given: Given, ends: Parts) -> list[DialogLin
     waits = "waits" if has.backlog == 1 else "wait"
     what = f"It is the whole queue: {plural(has.backlog, 'message')} of all tenants {waits} "
     lines = [line(what, ends, ".", tone="warn")]
-    goes = f"{plural(has.in_flight, 'message')} in flight {_goes(has.in_flight)} on, and writes go on, too."
-    lines.append(line(goes if has.in_flight else "Writes go on."))
+    goes = f"{plural(has.in_flight, 'message')} in flight {_continues(has.in_flight)}, and so do writes."
+    lines.append(line(goes if has.in_flight else "Writes continue."))
     sight = await foresight(desk.source, given.queue)
     if sight.written:
         lines.append(line(f"About {number(60 * sight.written)} more come in a minute."))
@@ -94,7 +94,7 @@ async def _pause_of_all(desk: Desk, given: Given, ends: Parts) -> list[DialogLin
 
 def _wait(backlog: int, delayed: int, ends: Parts) -> DialogLine:
     if not backlog and not delayed:
-        return line("It has no messages now. What is written for it waits ", ends, ".")
+        return line("It has no messages now. New messages for it wait ", ends, ".")
     what = [f"its {plural(backlog, 'message')}"] if backlog else []
     what += [f"{number(delayed)} delayed"] if delayed else []
     words = " and ".join(what)
@@ -102,8 +102,8 @@ def _wait(backlog: int, delayed: int, ends: Parts) -> DialogLine:
     return line(f"{words[0].upper()}{words[1:]} {verb} ", ends, ", with what is written for it.")
 
 
-def _goes(count: int) -> str:
-    return "goes" if count == 1 else "go"
+def _continues(count: int) -> str:
+    return "continues" if count == 1 else "continue"
 
 
 def _seconds(wish: Wish) -> float | None:

@@ -23,7 +23,7 @@ class What(NamedTuple):
 
 
 VIA_ONE: Final = "dashboard, of one message"
-"""How one is marked that is about one message. Its filter selects others, too, so nobody may go on with it."""
+"""How one is marked that is about one message. Its filter selects others, too, so nobody may continue it."""
 _DONE: Final[Mapping[ActionKind, str]] = {
     "redrive": "redriven", "delete_dead": "deleted", "cancel": "cancelled", "retry_now": "tried now",
 }  # fmt: skip
@@ -61,7 +61,7 @@ def shown(queue: str, one: ActionStatus) -> dict[str, Any]:
 
 
 def can_go_on(one: ActionStatus) -> bool:
-    """Whether somebody may go on with an action by hand."""
+    """Whether somebody may continue an action by hand."""
     return one.state in ("abandoned", "failed", "stopped") and one.via != VIA_ONE
 
 

@@ -13,7 +13,7 @@ from shardq.model.wording import number, plural
 from shardq.outlook.names import name_of
 
 MAX_PURGE_SECONDS: Final = 300.0
-"""Seconds for which the purge of one tenant may go on: it takes the server some µs a message."""
+"""Seconds that the purge of one tenant may take: it takes the server some µs a message."""
 
 _IN_FLIGHT = Field("in_flight", "Cancel what is in flight, too", "flag")
 
@@ -35,7 +35,7 @@ async def _say(desk: Desk, given: Given, wish: Wish) -> DialogText:
         lines.append(line(f"{number(has.in_flight)} in flight {told}.", tone="bad"))
     elif has.in_flight:
         lines.append(line(f"{number(has.in_flight)} in flight stay, and are done or tried again."))
-    lines.append(line("What is written for it meanwhile stays: pause its writers first if nothing may come after."))
+    lines.append(line("Messages written for it meanwhile stay: pause its writers first if nothing may come after."))
     if told := (await foresight(desk.source, given.queue)).without(has.shard_key).on_others():
         lines.append(line(told))
     counts = {"waiting": has.backlog, "delayed": has.delayed, "dead": has.dead}

@@ -34,7 +34,7 @@ UNAVAILABLE: Final = 503
 
 
 MAY_HAVE_BEGUN: Final = (
-    "No answer came: it may have begun, or not. If it has, it stands on Failures, and goes on by itself within a "
+    "No answer came: it may have begun, or not. If it has, it stands on Failures, and continues by itself within a "
     "minute. Look there before you do it again."
 )
 DENIED: Final = "Redis does not let the page do this: its user of Redis needs the rights of an operator."
@@ -50,7 +50,7 @@ class ActionRefused(Exception):
 
 
 class MayHaveBegun(OutcomeUnknown):
-    """An action on many messages has begun, or not: no answer came. If it has, this process goes on with it."""
+    """An action on many messages has begun, or not: no answer came. If it has, this process continues it."""
 
 
 _PLAIN: Final[Sequence[tuple[type[ShardqError], str]]] = (
@@ -63,7 +63,7 @@ _PLAIN: Final[Sequence[tuple[type[ShardqError], str]]] = (
 
 
 def refusal_of(error: ShardqError) -> ActionRefused:
-    """Return what the page says of an error of the library. What Redis says may name hosts: the log alone has it."""
+    """Return what the page says of an error of the library. Redis's own text may name hosts: the log alone has it."""
     match error:
         case MessageNotFound():
             return ActionRefused("There is no such message any more: it is done, or was removed.", NOT_FOUND)
@@ -75,7 +75,7 @@ def refusal_of(error: ShardqError) -> ActionRefused:
             return ActionRefused(sentence(str(error)), BAD_REQUEST)
         case PartlyDone():
             return ActionRefused(
-                f"It was done in part ({error.done:,} so far). Look, and do it again to go on.", UNAVAILABLE
+                f"It was done in part ({error.done:,} so far). Look, and do it again to continue.", UNAVAILABLE
             )
         case BackendError() if isinstance(error.__cause__, steps.Refused) and is_denied(error.__cause__):
             return ActionRefused(DENIED, UNAVAILABLE)

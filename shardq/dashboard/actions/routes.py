@@ -61,7 +61,7 @@ _HANDLE: Final = Takes(name="id")
 
 
 class Posted(msgspec.Struct, forbid_unknown_fields=True):
-    """What the page posts."""
+    """The data of a POST from the page."""
 
     ticket: str
     fields: dict[str, str] = {}
@@ -129,7 +129,7 @@ class Counter:
         raise ActionRefused("There is no such action any more.", NOT_FOUND)
 
     def _again(self, person: Person, ticket: DialogTicket, wish: Wish, now: DialogText, told: str) -> dict[str, Any]:
-        """Return what is said to one who was told what does not hold any more."""
+        """Return the answer to one who saw a text that does not hold any more."""
         dialog = self._dialog(person, ticket.action, ticket.given, wish, now)
         return {"status": CONFLICT, "text": told, "ask": dialog}
 
@@ -153,7 +153,7 @@ class Counter:
         return action
 
     async def _say(self, desk: Desk, action: DialogAction, given: Given, wish: Wish) -> DialogText:
-        """Reckon what an action would do. It only reads, so a person who waits for Redis is told soon."""
+        """Reckon what an action would do. It only reads, so a person who waits for Redis gets an answer soon."""
         try:
             async with asyncio.timeout(PATIENCE), self._places:
                 return await action.say(desk, given, wish)
@@ -173,8 +173,8 @@ def routes(
 ) -> list[BaseRoute]:
     """Return the addresses of actions, for a page whose actions are on.
 
-    *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called
-    with the name of a queue to which something was done, which screens may show.
+    *handles* continues actions that take long, *refusals* notes in the log what is refused. *changed* is called with
+    the name of a queue to which something was done, which screens may show.
     """
     counter = Counter(source, handles, refusals, changed)
     return [
@@ -211,7 +211,7 @@ def _person(request: Request) -> Person:
 
 
 def _asked(request: Request) -> dict[str, str]:
-    """What a query says. Refused if it says much, or something twice."""
+    """The words of a query. Refused if it says much, or something twice."""
     said = request.query_params.multi_items()
     if len(said) > MAX_ASKED or len(dict(said)) < len(said):
         raise ActionRefused("Too much is asked for at once.")
@@ -226,24 +226,27 @@ async def _posted(request: Request) -> Posted:
     try:
         return msgspec.json.decode(body, type=Posted)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise ActionRefused("What was sent is no action.") from None
+        raise ActionRefused("The request is no action.") from None
 
 
 def _wish(ticket: DialogTicket, sent: Mapping[str, str]) -> Wish:
-    """What was told, with the note. Refused if something else is wanted than was told, or a name is not typed right."""
+    """The choices that were shown, with the note.
+
+    Refused if something else is wanted than was shown, or a name is not typed right.
+    """
     action = ticket.action
     for each in action.fields:
         if each.is_said and each.name in sent and sent[each.name] != ticket.texts[each.name]:
             raise ActionRefused("You chose otherwise meanwhile: look at what it does now.", CONFLICT)
     danger = ticket.said.danger
     if danger and sent.get("typed", "")[:MAX_VALUE].strip() != danger:
-        raise ActionRefused(f"Type {danger} to go on: nothing was done.", BAD_REQUEST)
+        raise ActionRefused(f"Type {danger} to continue: nothing was done.", BAD_REQUEST)
     free = {each.name: sent[each.name] for each in action.fields if not each.is_said and each.name in sent}
     return Wish(action.fields, {**ticket.texts, **free})
 
 
 def _changed(before: DialogText, now: DialogText) -> str:
-    """Say what is not as the person was told; '' if all is."""
+    """Say what is not as the person saw it; '' if all is."""
     if not now.is_possible:
         return f"Nothing was done: {' '.join(each.text for each in now.lines)}"
     for name, value in before.state.items():

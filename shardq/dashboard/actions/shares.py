@@ -1,4 +1,4 @@
-"""What a tenant may have beside others: limits of its own for a while, a plan, and a weight."""
+"""A tenant's share beside others: limits of its own for a while, a plan, and a weight."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _say_limit(desk: Desk, given: Given, wish: Wish) -> DialogText:
     else:
         limits = [*([f"{rate:,g} a second"] if rate else []), *([f"{most:,} in flight"] if most else [])]
         most_of = f"At most {' and '.join(limits)}, "
-        lines.append(line(most_of, _ends(wish, controls.time), ". What is beyond waits, and delays nobody."))
+        lines.append(line(most_of, _ends(wish, controls.time), ". The rest waits, and delays nobody."))
         if wish["seconds"] and own is not None:
             told = "At the end it has no limits of its own: what it has now does not come back."
             lines.append(line(told, tone="warn"))
@@ -171,7 +171,7 @@ async def _set_limits(
 
 
 def _limits_changed(own: LimitControl | None) -> str:
-    """What somebody has done who was faster."""
+    """Say what somebody has done who was faster."""
     if own is None:
         return "its own limits have ended meanwhile"
     if isinstance(own.limits, str):
@@ -208,14 +208,15 @@ def _plan_words(plan: Plan) -> str:
 
 
 def _served(has: Tenant, effect: Effect) -> list[DialogLine]:
-    """What it means for what waits of it, and for the others."""
+    """Say what it means for the waiting messages of the tenant, and for the others."""
     lines: list[DialogLine] = []
     waits = "waits" if has.backlog == 1 else "wait"
     if has.backlog and effect.own_after is not None:
         before = "" if effect.own_before is None else f" instead of {span(effect.own_before)}"
         is_same = effect.own_before is not None and abs(effect.own_after - effect.own_before) < 1
         told = "as it would be anyway" if is_same else f"in about {span(effect.own_after)}{before}"
-        lines.append(line(f"What waits of it, {plural(has.backlog, 'message')}, is served {told}."))
+        is_ = "is" if has.backlog == 1 else "are"
+        lines.append(line(f"Its {plural(has.backlog, 'waiting message')} {is_} served {told}."))
     elif has.backlog:
         lines.append(line(f"{plural(has.backlog, 'message')} of it {waits} now."))
     if told := effect.on_others():

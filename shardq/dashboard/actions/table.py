@@ -30,6 +30,6 @@ def action_of(name: str, said: Mapping[str, str]) -> DialogAction | None:
 
 
 def allowed(person: Person) -> list[str]:
-    """Return the names of what a person may do; of one message alone as "cancel one"."""
+    """Return the names of the actions that a person may do; for one message alone as "cancel one"."""
     of_one = [f"{each.name} one" for each in ACTIONS_OF_ONE.values() if person.role >= each.role]
     return [each.name for each in TABLE.values() if person.role >= each.role] + of_one

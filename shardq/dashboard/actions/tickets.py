@@ -23,7 +23,7 @@ MAX_TICKETS_A_PERSON: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class DialogTicket:
-    """What a person was told that an action would do: about `given`, with the values `texts` of its fields."""
+    """The ticket of an action that a person saw: about `given`, with the values `texts` of its fields."""
 
     person: Person
     action: DialogAction

@@ -1,1 +1,1 @@
-"""What each screen shows, as plain data. One module a screen."""
+"""The content of each screen, as plain data. One module a screen."""

@@ -1,4 +1,4 @@
-"""Failures: what fails since when, of whom, where in the code, and whether to send dead letters again."""
+"""Failures: what fails since when, for whom, where in the code, and whether to send dead letters again."""
 
 from __future__ import annotations
 

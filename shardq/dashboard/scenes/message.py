@@ -222,7 +222,7 @@ def _headers(source: SceneSource, status: MessageStatus) -> list[list[str]]:
 
 
 def _group_of(look: NumbersLook, status: MessageStatus) -> Failure | None:
-    """Return the failure of which its last try was one: that names it, else one of its task and error."""
+    """Return the failure that its last try belongs to: the named one, else one of its task and error."""
     alike = [
         each
         for each in look.facts.failures

@@ -25,7 +25,7 @@ from shardq.outlook.sentence import Bold, Parts, parts_of
 MAX_QUEUES: Final = 60
 """Queues that are shown: those that need somebody first."""
 MAX_NAMED: Final = 4
-"""Queues of which the heading tells, and as many of which the lines below it do."""
+"""Queues that the heading names, and as many that the lines below it name."""
 MAX_SEARCH: Final = 100
 """Letters of a search."""
 
@@ -73,7 +73,7 @@ async def _lost(source: SceneSource, names: Sequence[str], found: Iterable[str])
 
 
 def _said(ordered: Sequence[QueueLook], found: dict[str, NumbersLook | None], count: int) -> dict[str, Any]:
-    """Return the heading: what needs somebody; and below it, what does so later."""
+    """Return the heading: the things that need somebody; and below it, those that do so later."""
     if not ordered:
         return said([Bold("There is no queue yet"), ": write a message, and here it is."], "good")
     told = sentences(ordered, named=True)

@@ -30,9 +30,9 @@ from shardq.outlook.turns import next_turns
 from shardq.protocol.beats import percentile
 
 MAX_TENANTS: Final = 9
-"""Shard keys that are shown: those of which most waits."""
+"""Shard keys that are shown: those with most waiting."""
 MAX_TASKS: Final = 12
-"""Kinds of task that are shown: those of which most was done."""
+"""Kinds of task that are shown: those with most done."""
 MAX_WORKERS: Final = 24
 """Workers that are shown: those with a job that takes unusually long, then those that work most."""
 MAX_HELPS: Final = 6
@@ -99,7 +99,7 @@ def _no_help(look: NumbersLook) -> Parts:
     """Return what is said where nothing is known that would let anything be served sooner."""
     drains = look.outlook.drains
     if look.verdict.kind == "failing" and drains == "empty":
-        return ["Who writes is served at once: look at ", _failing(look), "."]
+        return ["Writers are served at once: look at ", _failing(look), "."]
     if look.verdict.kind == "failing":
         return ["Look at ", _failing(look), "."]
     if drains == "unknown":
@@ -114,7 +114,7 @@ def _failing(look: NumbersLook) -> Linked:
 
 
 def _who(look: NumbersLook) -> dict[str, Any]:
-    """Return for what all messages wait, and those shard keys of which most waits."""
+    """Return for what all messages wait, and the shard keys with most waiting."""
     outlook = look.outlook
     most = sum(worker.done for worker in look.facts.working) or None
     had: dict[str | bytes, int] = {}
@@ -143,7 +143,7 @@ def _who(look: NumbersLook) -> dict[str, Any]:
 
 
 def _is_due(tenant: TenantOutlook) -> bool:
-    """Say whether it has anything that could be served: what is not due yet, or is tried again later, is not."""
+    """Say whether it has anything that could be served: messages to come due, or to be tried again, are not."""
     return any(count for reason, count in tenant.reasons.items() if reason not in ("delay", "retry"))
 
 

@@ -1,4 +1,4 @@
-"""Schedules: what runs next, what will be late and why, and what became of the last runs."""
+"""Schedules: the next runs, the late ones and why, and the outcome of the last runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shardq.outlook.timely import became, heading, why_late
 MAX_SCHEDULES: Final = 100
 """Schedules that are shown: those that come next."""
 MAX_IN_FULL: Final = 20
-"""Schedules of which all last calls are looked up; of the others it is the last one."""
+"""Schedules whose last calls are all looked up; for the others it is the last one."""
 MAX_RUNS: Final = 8
 """Calls of a schedule that are looked up."""
 SETTLED: Final = 300.0
@@ -28,7 +28,7 @@ SETTLED: Final = 300.0
 MAX_NAME: Final = 200
 """Letters of the name of a task."""
 MAX_TOLD: Final = 3
-"""Queues of which it is told below the heading why their schedules are late."""
+"""Queues whose late schedules are explained below the heading."""
 
 
 class StoredSchedules(NamedTuple):
@@ -69,7 +69,7 @@ async def schedules(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
 
 
 async def _stored(source: SceneSource, name: str, unreadable: dict[str, str]) -> list[Schedule]:
-    """Return what a queue stores. What this process cannot read (cron lines need an extra) is told."""
+    """Return what a queue stores. Schedules that this process cannot read (cron lines need an extra) are named."""
     try:
         return await numbers.stored(source, name)
     except BackendError:
@@ -117,7 +117,7 @@ async def _runs(source: SceneSource, stored: StoredSchedules, now: float, most: 
 
 
 async def _status(source: SceneSource, queue: str, message_id: str) -> MessageStatus:
-    """Return where a call is. What is settled stays so."""
+    """Return where a call is. A settled call stays so."""
     question = ("status", queue, message_id)
     last: MessageStatus | None = source.last(question)
     fresh = SETTLED if last and last.state in ("done", "unknown") else numbers.CALM_FRESH_SECONDS

@@ -39,7 +39,7 @@ MAX_EVENTS: Final = 1000
 OF_WORKERS: Final = ("joined", "left")
 """Kinds of events that no people did."""
 MAX_DONE: Final = 20
-"""What people changed that is shown: what they did last."""
+"""People's changes that are shown: the last ones."""
 MAX_TEXT: Final = 300
 """Letters of a note, or of a line."""
 
@@ -183,7 +183,7 @@ def _is_usual(config: QueueConfig, name: str) -> bool:
 
 
 def _settings(config: QueueConfig, stats: QueueStats, file: File, name: str) -> list[dict[str, Any]]:
-    """Return each setting: what it is, what it is by default, and what the file says of it, if that is otherwise."""
+    """Return each setting: its value, its default, and the file's value, if that is another."""
     declared = file.settings_of(name)
     usual, found = asdict(QueueConfig()), []
     for setting, value in asdict(config).items():

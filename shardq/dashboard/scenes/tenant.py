@@ -122,7 +122,7 @@ def _figures(case: TenantCase) -> dict[str, Any]:
 
 
 def _turns(case: TenantCase, look: NumbersLook) -> list[tuple[str, Parts]]:
-    """Return what is said of its turns, if something of it waits for them."""
+    """Return the line about its turns, if some of its messages wait for them."""
     row, outlook, waits = case.row, case.outlook, case.reasons["turn"]
     if row is None or not waits:
         return []
@@ -180,7 +180,7 @@ def _given(control: Control, now: float) -> Parts:
 
 
 def _bounds(tenant: Tenant, config: QueueConfig) -> str:
-    """Return what it uses of what all tenants share, of the bounds that there are."""
+    """Return its part of what all tenants share, for the bounds that there are."""
     has = tenant.backlog + tenant.delayed + tenant.in_flight
     uses = [
         (has, config.max_len, "messages"),
@@ -201,7 +201,7 @@ def _past(look: NumbersLook) -> dict[str, Any] | None:
 
 
 def _helps(case: TenantCase) -> list[dict[str, Any]]:
-    """Return what would help it: what is of it alone, and where it does not wait for itself, what is of all."""
+    """Return what would help it: for it alone, and where it does not wait for itself, for all."""
     key, reasons = case.tenant.shard_key, case.reasons
     is_of_all = bool(reasons["turn"] or case.pause_of_queue or not case.outlook.is_read)
     return [
@@ -230,7 +230,7 @@ def _failure(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
 
 
 async def _messages(source: SceneSource, queue: str, found: Tenant) -> list[dict[str, Any]]:
-    """Return some of its messages: what is worked on, what comes next, what is delayed, and what is dead."""
+    """Return some of its messages: those being worked on, coming next, delayed, and dead."""
     has: dict[PeekState, int] = {
         "in_flight": found.in_flight,
         "waiting": found.backlog,  # those that are held back come last

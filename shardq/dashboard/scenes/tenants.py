@@ -30,7 +30,7 @@ MAX_SEARCH: Final = 200
 
 
 async def tenants(source: SceneSource, asked: AskedScene) -> dict[str, Any]:
-    """Return the tenants that come first in the order that is asked for, of those whose names hold the search."""
+    """Return the tenants that come first in the order that is asked for, among those whose names hold the search."""
     name = queue_in(asked)
     order = asked.query.get("order", "")
     order = order if order in ORDERS else ORDERS[0]

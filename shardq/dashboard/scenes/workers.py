@@ -1,4 +1,4 @@
-"""Workers: who works on what, who is stuck or gone, and which queue nobody reads."""
+"""Workers: their work, the stuck and the gone ones, and queues that nobody reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_GONE: Final = 20
 MAX_NAMED: Final = 5
 """Queues that are named of one worker."""
 MAX_TOLD: Final = 3
-"""Long jobs that are told below the heading."""
+"""Long jobs that are named below the heading."""
 MAX_NAME: Final = 100
 """Letters of a name in a row."""
 UNUSUAL_FACTOR: Final = 2.0
@@ -103,7 +103,7 @@ async def _unread(source: SceneSource, names: Sequence[str], working: Sequence[W
 
 
 async def _usual(source: SceneSource, working: Sequence[Worker], now: float) -> dict[tuple[str, str], float]:
-    """Return how long jobs usually take of those tasks of which one runs for long, by queue and task."""
+    """Return how long jobs usually take, for those tasks with a job that runs for long, by queue and task."""
     long = [job[0] for worker in working if (job := longest_of(worker, now)) and job[1] > LONG_JOB_SECONDS]
     queues = sorted({each.queue for each in long})[:MAX_QUEUES]
     minutes = await numbers.of_each(queues, lambda name: numbers.history(source, name))

@@ -24,7 +24,7 @@ STREAMS: Final = 32
 ENTRIES: Final = 1000
 """Messages that one call of `waiting` looks at, at most."""
 SAME_MS: Final = 12
-"""Messages of one stream that may have the same ms, more or less: so many more are asked for at once."""
+"""Messages of one stream that may have the same ms, more or less: this many more are asked for at once."""
 
 Waits = dict[bytes, int]
 """When each tenant's first message became deliverable, in ms."""
@@ -33,7 +33,7 @@ Waits = dict[bytes, int]
 def first_waits(
     state: QueueState, view: QueueView, outside: Sequence[bytes], streams: Iterable[int], count: int, until: float
 ) -> Op[Waits]:
-    """Return since when tenants wait: at least the *count* of them that wait longest, if so many do.
+    """Return since when tenants wait: at least the *count* of them that wait longest, if there are as many.
 
     *outside* are those whose first message may lie outside of the streams; something waits in *streams*, no others.
     """
@@ -41,8 +41,8 @@ def first_waits(
     for at in range(0, len(outside), NAMES):
         part = tuple(outside[at : at + NAMES])
         _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", part))))
-    # A stream's messages stand in the order of their times. So streams go on until what is left in each came later
-    # than the first ones that were found.
+    # A stream's messages stand in the order of their times. So the search continues in each stream until the rest of it
+    # came later than the first ones that were found.
     pages = [_AgesPage(number) for number in streams]
     size = min(count + SAME_MS, ENTRIES)
     while pages:
@@ -54,7 +54,7 @@ def first_waits(
 
 
 def waits_in_streams(state: QueueState, view: QueueView, missing: Mapping[bytes, int], until: float) -> Op[Waits]:
-    """Return since when tenants wait in streams of which so many messages are *missing*: all are looked at."""
+    """Return since when tenants wait in streams where this many messages are *missing*: all are looked at."""
     found: Waits = {}
     left = dict(missing)
     occupied = yield from lengths(state, view.streams, until)

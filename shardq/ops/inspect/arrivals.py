@@ -40,6 +40,6 @@ def arrival(state: QueueState, streams: int, since: float, seconds: float) -> Op
 
 
 class _Alone:
-    """What the driver is given for a wait that nobody ends early."""
+    """The driver gets this for a wait that nobody ends early."""
 
     end_wait: Callable[[], None]

@@ -22,7 +22,7 @@ _ORDER: Final = {"working": 0, "gone": 1, "ended": 2}
 
 
 def workers(state: QueueState, timeout: float | None = None) -> Op[list[WorkerStatus]]:
-    """Return what the queue's workers last said of themselves: those that work first, of them the busiest.
+    """Return the last reports of the queue's workers: those that work first, the busiest at the top.
 
     QueueMissing if there is no such queue, but see `require_settings`.
     """
@@ -85,7 +85,7 @@ def beat_call(state: QueueState, worker: str, row: str, work: str, numbers: str,
 
 
 class BeatReply(NamedTuple):
-    """What Redis says to a beat."""
+    """Redis's reply to a beat."""
 
     now: int
     """Milliseconds of the server's clock."""

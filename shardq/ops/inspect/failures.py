@@ -1,4 +1,4 @@
-"""What fails, in groups."""
+"""Failures of a queue, in groups."""
 
 from __future__ import annotations
 

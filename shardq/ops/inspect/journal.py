@@ -1,4 +1,4 @@
-"""Read the journal: what happened to the messages of a queue."""
+"""Read the journal: the events of a queue's messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_PAGE = 10_000
 
 
 class JournalColumns(NamedTuple):
-    """As `JournalPage`, but its events are in columns: what is missing up to `position` is what `columns` lacks."""
+    """As `JournalPage`, but its events are in columns: `columns` lacks all that is missing up to `position`."""
 
     columns: EventColumns
     start: int
@@ -41,7 +41,7 @@ class JournalColumns(NamedTuple):
 
 
 def journal_columns(state: QueueState, count: int, after: int, timeout: float | None = None) -> Op[JournalColumns]:
-    """Do as `journal`, for who reads all of it: of a page no value is made."""
+    """Do as `journal`, for a reader of all of it: no value is made of a page."""
     call = Call.on(state.keys, "journal", (after, count))
     reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     if not reply:

@@ -10,7 +10,7 @@ QUEUES_AT_ONCE = 1000
 
 
 def lengths(state: QueueState, streams: int, until: float, *, start: int = 0) -> Op[list[int]]:
-    """Return how many undelivered messages each stream has, from number *start* on, of *streams* in all."""
+    """Return how many undelivered messages each stream has, from number *start* on; the queue has *streams*."""
     found: list[int] = []
     for first in range(start, streams, QUEUES_AT_ONCE):
         part = range(first, min(first + QUEUES_AT_ONCE, streams))

@@ -1,4 +1,4 @@
-"""What becomes of what waits, and how the queue is in one sentence: ask what that is reckoned from, in a few calls."""
+"""The fate of waiting messages, and the queue's state in one sentence: ask for the facts, in a few calls."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from shardq.sharding import key_bytes
 T = TypeVar("T")
 
 MINUTES: Final = 30
-"""Minutes before this one of which the past is known."""
+"""Minutes before this one whose past is known."""
 PAGES: Final = 4
 WORKERS_A_PAGE: Final = 100
-"""Workers that are looked at in each of so many calls at most; of more the others are taken to be like those."""
+"""Workers that each call looks at, of a bounded number of calls; the others are taken to be like those."""
 SILENT_AFTER: Final = 30.0
 """Seconds after which nobody reads who was not heard."""
 SLICE: Final = 5.0
@@ -46,7 +46,7 @@ GLANCE: Final = 0.05
 
 
 def outlook(state: QueueState, shard_key: str | bytes | None = None, timeout: float | None = None) -> Op[Outlook]:
-    """Return what becomes of what waits, of a *shard_key* in any case. QueueMissing as of `require_settings`."""
+    """Return the fate of waiting messages, for a *shard_key* in any case. QueueMissing as of `require_settings`."""
     return outlook_of((yield from facts(state, state.until(timeout), shard_key)))
 
 
@@ -57,9 +57,9 @@ def facts_beside(
     timeout: float | None = None,
     minutes: tuple[Minute, ...] | None = None,
 ) -> Op[Facts]:
-    """Return what an outlook is reckoned from, of *stats* that were asked for just now.
+    """Return the facts that an outlook is reckoned from, with *stats* that were asked for just now.
 
-    *before* are those of a moment earlier, if there are any: what was delivered since tells whether somebody reads.
+    *before* are those of a moment earlier, if there are any: the deliveries since then show whether somebody reads.
     """
     found = yield from _facts_of(state, stats, state.until(timeout), minutes=minutes)
     if before is not None and _may_be_read(found):
@@ -75,7 +75,7 @@ def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
 
 
 class KnownWorkers(NamedTuple):
-    """What is known already of a queue, or of its server, and is not asked for again."""
+    """Facts of a queue, or of its server, that are known already and are not asked for again."""
 
     minutes: tuple[Minute, ...]
     memory: ServerMemory | None
@@ -122,7 +122,7 @@ def facts(
 
 
 def with_tenants(state: QueueState, before: Facts, names: Sequence[bytes], timeout: float | None = None) -> Op[Facts]:
-    """Return the facts of a moment *before* with those of now of who waits, of these *names* (at most 50) in any case.
+    """Return the facts of *before*, with the present numbers of those that wait: *names* (at most 50) in any case.
 
     It takes one call.
     """
@@ -131,7 +131,7 @@ def with_tenants(state: QueueState, before: Facts, names: Sequence[bytes], timeo
 
 
 def _who_waits(state: QueueState, names: Sequence[bytes], until: float, unknown: Waiters) -> Op[Waiters]:
-    """Return who waits; what is *unknown* if there is no queue."""
+    """Return the tenants that wait; *unknown* if there is no queue."""
 
     def of_part(part: QueueState) -> Op[Waiters]:
         call = always(Call.on(part.keys, "outlook", tuple(names)))
@@ -179,7 +179,7 @@ def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ..
 
 
 def _of_all(state: QueueState, op: Callable[[QueueState], Op[T]], unite: Callable[[Sequence[T]], T]) -> Op[T]:
-    """Return what *op* says of a queue; where it has partitions, what *unite* makes of what it says of each.
+    """Return the result of *op* for a queue; where it has partitions, *unite* makes one of those of each.
 
     It says nothing of those that are gone: `partitions` lists them.
     """
@@ -241,7 +241,7 @@ def _has_delivered(before: QueueStats, after: QueueStats) -> bool:
 
 
 def memory_of_node(state: QueueState, until: float) -> Op[ServerMemory | None]:
-    """Return what the node that has the queue says of its memory, of several the fullest; None if none says it."""
+    """Return the memory of the node that has the queue, the fullest if there are several; None if none says it."""
     return (yield from _of_all(state, lambda part: _memory(part, until), together.memory))
 
 

@@ -1,4 +1,4 @@
-"""What a look at messages wants, and where in their order it has come to."""
+"""The messages that a look wants, and where in their order it has come to."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MESSAGES_A_CALL: Final = 100
 """Messages, about, that one call of a script looks at, which takes it less than 1 ms."""
 
 CALLS: Final = 100
-"""A look for some messages among many ends after so many calls, and can go on from there."""
+"""A look for some messages among many ends after this many calls, and can continue from there."""
 
 _NUMBER: Final = re.compile(r"[0-3]?\d{1,3}|40[0-8]\d|409[0-6]", re.ASCII)
 _PLACE: Final = re.compile(r"(?:\d{1,16}-\d{1,20})?", re.ASCII)
 
 
 class WantedMessages(msgspec.Struct, frozen=True):
-    """Which messages are wanted: of one shard key (b"" for any), and of one stream (None for any).
+    """The messages that are wanted: those of one shard key (b"" for any), and of one stream (None for any).
 
     The look for them ends at local time `until`.
     """

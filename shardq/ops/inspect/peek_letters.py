@@ -21,7 +21,7 @@ def dead(state: QueueState, wanted: WantedMessages, point: Point) -> Op[tuple[li
             state, MESSAGES_A_CALL, after, max(0.0, wanted.until - state.clock.monotonic())
         )
         for letter in letters:
-            # Before it is judged: the next page goes on behind letters that are not wanted, too.
+            # Before it is judged: the next page continues behind letters that are not wanted, too.
             point = Point("dead", member=letter.entry_id.encode())
             message = peeked_letter(letter, has_payload=wanted.payloads)
             if _is_wanted(message, wanted):

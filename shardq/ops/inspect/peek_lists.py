@@ -42,10 +42,10 @@ class FoundInList(NamedTuple):
 
 
 Page: TypeAlias = tuple[list[FoundInList], Point | None]
-"""Some messages in order, and the point from which to go on; None if that is all."""
+"""Some messages in order, and the point from which to continue; None if that is all."""
 
 Lister: TypeAlias = Callable[[QueueState, Sight, WantedMessages, Point, int], Op[Page]]
-"""Returns the page after a point, with so many messages at most."""
+"""Returns the page after a point, with a bounded number of messages."""
 
 
 def listed(
@@ -57,7 +57,7 @@ def listed(
     for _ in range(CALLS):
         if going is None:
             break
-        # Of one shard key or stream most of a page may be left out, so a page is as large as may be.
+        # The wanted shard key or stream may be a small part of a page, so a page is as large as may be.
         most = min(MESSAGES_A_CALL, wanted.count - len(found)) if wanted.is_any else MESSAGES_A_CALL
         page, going = yield from lister(state, seen, wanted, going, most)
         for each, message in zip(page, (yield from _messages(state, wanted, page)), strict=True):
@@ -117,7 +117,7 @@ def _message(each: FoundInList, origin: str, fields: Sequence[bytes], *, has_pay
 
 
 def held(state: QueueState, seen: Sight, wanted: WantedMessages, point: Point, most: int) -> Op[Page]:
-    """List what waits outside of the streams: of shard keys whose turn is next, then of those that are limited.
+    """List the messages that wait outside of the streams: those of shard keys whose turn is next, then of limited ones.
 
     For one shard key they are the messages given back, then the new ones, in the order of the writes.
     """
@@ -148,11 +148,11 @@ def held(state: QueueState, seen: Sight, wanted: WantedMessages, point: Point, m
     for name, key, position, place, entry, known, origin, standing, fields in rows:
         behind = replace_point(point, member=name, child=key, position=position)
         spot = StandingSpot(place.decode(), entry.decode(), standing.decode())
-        # A page of those that are held back leaves out messages that may be delivered now, but goes on behind them.
+        # A page of those that are held back leaves out messages that may be delivered now, but continues behind them.
         if wanted.state != "held_back" or spot.state == "held_back":
             found.append(FoundInList(spot, behind, known, origin.decode(), fields))
     if done < len(names):
-        # The call was full in the middle of a shard key: the next one goes on behind its last row.
+        # The call was full in the middle of a shard key: the next one continues behind its last row.
         last = rows[-1]
         return found, replace_point(point, member=last[0], child=last[1], position=last[2])
     return found, following
@@ -169,7 +169,7 @@ def _in_turns(state: QueueState, wanted: WantedMessages, point: Point) -> Op[tup
     key, start = state.keys.turns, 0
     if point.member or point.position:
         start = yield from ask(state, "ZRANK", key, point.member, until=wanted.until)
-        if start is None:  # it has left: go on where it was
+        if start is None:  # it has left: continue where it was
             start = yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until)
     flat = yield from ask(state, "ZRANGE", key, start, start + MAX_SHARD_KEYS - 1, "WITHSCORES", until=wanted.until)
     names, last = (
@@ -190,7 +190,8 @@ def _scanned(state: QueueState, wanted: WantedMessages, point: Point) -> Op[tupl
         return [], None
     cursor, rows = reply
     others = (name for name, has_turn in zip(rows[::3], rows[2::3], strict=True) if not has_turn)
-    # Sorted, so that a page which ends within a piece of HSCAN can go on in it: the cursor shows the same names again.
+    # Sorted, so that a page which ends within a piece of HSCAN can continue in it: the cursor shows the same names
+    # again.
     names = [name for name in sorted(others) if name >= point.member]
     following = None if cursor == b"0" else Point(point.kind, bucket=_SCAN, number=int(cursor))
     return names, following
@@ -236,7 +237,7 @@ def in_flight(state: QueueState, seen: Sight, wanted: WantedMessages, point: Poi
     now, rows = yield from retry_until(always(call), wanted.until, state.clock)
     found = []
     for token, time, ends, known in rows:
-        # With the time: if the lease is gone by then, the next page goes on from that.
+        # With the time: if the lease is gone by then, the next page continues from that.
         behind = Point(point.kind, member=token, number=int(time))
         if lease := lease_of(token):
             state_now = "in_flight" if int(ends) > now else "waiting"

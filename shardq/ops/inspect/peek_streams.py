@@ -117,7 +117,8 @@ def _asked(sources: list[_Source], wanted: WantedMessages, missing: int) -> tupl
     if missing == 0:
         return [], 0
     empty = sorted((each for each in sources if each.is_unknown), key=attrgetter("comes"))
-    # To go on within a stream takes Redis longer than to read on, so few streams are asked for more messages each.
+    # A second call within a stream takes Redis longer than to read further, so few streams are asked for more messages
+    # each.
     if wanted.shard_key:
         share = MESSAGES_A_CALL // max(1, min(len(empty), STREAMS_AT_ONCE))
     else:

@@ -48,14 +48,14 @@ NAMES_AT_ONCE: Final = 50
 FEW_MESSAGES: Final = 10_000
 """Messages in the streams up to which all are looked at for the ages of those that are shown, where needed."""
 MAX_CHANGED: Final = 1000
-"""Leases that ended, and tenants of which something came due, that are looked at before a read has seen them."""
+"""Leases that ended, and tenants with something that came due, that are looked at before a read has seen them."""
 CHANGED_AT_ONCE: Final = 150
 NEIGHBOURS: Final = 10
 _NUMBER: Final = re.compile(rb"\d+")
 
 
 class Account(NamedTuple):
-    """What an account says: undelivered in the streams, held back, of these for limits, delayed, in flight.
+    """The numbers of an account: undelivered in the streams, held back, held back for limits, delayed, in flight.
 
     `ahead` is in units of 0.1 ms. `returned` of those held back were given back or came due.
     """
@@ -70,7 +70,7 @@ class Account(NamedTuple):
 
     @property
     def waits_outside(self) -> bool:
-        """Whether its first message may lie outside of the streams: what is new there came after those in streams."""
+        """Whether its first message may lie outside of the streams: new ones there came after those in streams."""
         return self.held_back > 0 and (not self.in_streams or self.returned > 0)
 
     @property
@@ -165,7 +165,7 @@ def _near(view: QueueView, streams: Sequence[int], others: Sequence[Any]) -> tup
 def leaders(
     state: QueueState, count: int, also: Collection[bytes], timeout: float | None = None
 ) -> Op[tuple[list[bytes], list[bytes]]]:
-    """Return the *count* tenants of which most waits, and the *count* of *also* of which most waits, in their order."""
+    """Return the *count* tenants with most waiting, and the *count* of *also* with most waiting, in their order."""
     until = state.until(timeout)
     seen = yield from _knowing(state, until)
     ranks, _ = yield from _ranks(state, seen, "backlog", until)
@@ -187,9 +187,9 @@ def named(
 
 
 class Census(NamedTuple):
-    """All tenants of which something is known, at about the server's `time`: their accounts, and their dead letters.
+    """All tenants that have something, at about the server's `time`: their accounts, and their dead letters.
 
-    `in_streams` is how many messages are in the streams. What was blocked by limits nobody asked.
+    `in_streams` is how many messages are in the streams. Nobody asked for what limits blocked.
     """
 
     time: float
@@ -298,7 +298,7 @@ def _oldest(state: QueueState, seen: Sight, count: int, until: float) -> Op[Tena
 
 
 def _changed_by_time(state: QueueState, seen: Sight, until: float) -> Op[dict[bytes, Account]]:
-    """Return the tenants of which leases have ended, or something came due, and no read has seen it, as they are."""
+    """Return the present accounts of tenants with leases that ended, or messages that came due, unseen by any read."""
     now, keys = int(seen.time * 1000), state.keys
     some = ("LIMIT", 0, MAX_CHANGED)
     names = yield from ask(state, "ZRANGEBYSCORE", keys.due, "-inf", f"{now}.999", *some, until=until)

@@ -46,8 +46,8 @@ MAX_LIMIT: Final = 2**40
 class Running:
     """An action, as the process has it that works on it. Times are of its monotonic clock.
 
-    `chosen` are messages to come, of those that the `search` has found; `seen` are those that were acted on, so that
-    one which fails again meanwhile is not retried for ever. In this pass of the search it `acted` on so many.
+    `chosen` are messages to come, which the `search` has found; `seen` are those that were acted on, so that one which
+    fails again meanwhile is not retried for ever. In this pass of the search it `acted` on this many.
     """
 
     state: QueueState
@@ -91,8 +91,8 @@ def begin(
     """Begin an action. ConfigError if something is wrong with it, or another one is under way.
 
     *via* names the program that begins it, so that it finds its own after a restart. *action_id* is a `new_id`, by
-    which the caller finds it if no answer comes; of a queue with partitions it is the same in all. One of these may
-    have a *limit* of 0.
+    which the caller finds it if no answer comes; a queue with partitions has the same one in all. One of these may have
+    a *limit* of 0.
     """
     check(kind, where)
     if rate is not None:
@@ -109,7 +109,7 @@ def begin(
 
 
 def take_over(state: QueueState, action_id: str, timeout: float | None, how: str = "take") -> Op[Running]:
-    """Go on with an action whose process is silent, or that failed or was stopped. ConfigError if it is no such.
+    """Continue an action whose process is silent, or that failed or was stopped. ConfigError if it is no such.
 
     *how* "adopt" leaves alone what failed, and what somebody stopped, be it in this instant.
     """
@@ -120,7 +120,10 @@ def take_over(state: QueueState, action_id: str, timeout: float | None, how: str
 
 
 def stop(state: QueueState, action_id: str, timeout: float | None, who: Who = NOBODY) -> Op[ActionStatus]:
-    """Stop an action, whoever works on it. It is over with its next piece. ConfigError if there is none."""
+    """Stop an action, even one that another process works on.
+
+    It is over with its next piece. ConfigError if there is none.
+    """
     reply = yield from _steer(state, "stop", _checked_id(action_id), "-", state.until(timeout), who=who)
     return _stored(reply).status(action_id, float(reply[1]))
 
@@ -143,7 +146,7 @@ def status(running: Running, timeout: float | None) -> Op[ActionStatus]:
 
 
 def work(running: Running, seconds_to_wait: float | None) -> Op[None]:
-    """Work on the action until it is over, or for so many seconds. LeaseLost if another process took it over."""
+    """Work on the action until it is over, or for this many seconds. LeaseLost if another process took it over."""
     clock, until = running.state.clock, None
     if seconds_to_wait is not None:
         until = clock.monotonic() + seconds("timeout", seconds_to_wait, 0, MAX_BLOCK)
@@ -162,7 +165,7 @@ def work(running: Running, seconds_to_wait: float | None) -> Op[None]:
 
 
 def _choose(running: Running, until: float | None) -> Op[None]:
-    """Choose messages ahead. The search begins anew where the last pass acted on some: lists change under it."""
+    """Choose messages ahead. The search begins again where the last pass acted on some: lists change under it."""
     search, clock = running.search, running.state.clock
     if search.is_over and running.acted and running.record.asked.kind not in LETTERS:
         search.restart()
@@ -206,7 +209,7 @@ def _next_piece(running: Running, until: float | None) -> Op[None]:
     try:
         yield from _act(running, piece)
     except ShardqError:
-        # It may have been acted on: whoever goes on is told so, or finds that these have changed.
+        # It may have been acted on: the next process learns that, or finds that these have changed.
         running.chosen.extendleft(reversed(piece))
         raise
 

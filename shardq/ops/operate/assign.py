@@ -25,7 +25,7 @@ from shardq.protocol.replies import stored_assignment
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000
-"""A queue stores the shards of at most so many shard keys, since each client keeps all of them in memory."""
+"""A queue stores the shards of a bounded number of shard keys, since each client keeps all of them in memory."""
 
 Shards = Mapping[bytes, tuple[int, ...]]
 

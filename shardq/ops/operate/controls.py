@@ -1,4 +1,4 @@
-"""What operators hold back: all pauses, limits and weights of a queue, and who gave them."""
+"""Everything that operators hold back: all pauses, limits and weights of a queue, and who gave them."""
 
 from __future__ import annotations
 

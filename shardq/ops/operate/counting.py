@@ -45,7 +45,9 @@ def count(
 def glance(
     state: QueueState, kind: ActionKind, where: Where, now: float, *, seconds: float, timeout: float | None = None
 ) -> Op[Counted]:
-    """Return how many messages *where* selects of those at which one can look in so many *seconds*. Errors as `count`.
+    """Return how many messages *where* selects, among those that can be looked at in a few *seconds*.
+
+    Errors as `count`.
 
     *now* is the server's time.
     """

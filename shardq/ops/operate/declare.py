@@ -1,4 +1,4 @@
-"""What a client does if a queue has other settings than it was given: warn, raise, or apply its own."""
+"""A client's response to a queue with other settings than it was given: warn, raise, or apply its own."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def loaded_libraries(clock: Clock, timeout: float) -> Op[list[LoadedLibrary]]:
 def runs_library(clock: Clock, timeout: float) -> Op[bool]:
     """Return whether this version's library is loaded on the node, and this user may call its functions.
 
-    The call lacks its key, so it fails before it does anything: what counts is who says so.
+    The call lacks its key, so it fails before it does anything: its error shows who refused it.
     """
     try:
         yield from _asked(clock, timeout, "FCALL_RO", library().function("facts"), 0)
@@ -46,7 +46,7 @@ def runs_library(clock: Clock, timeout: float) -> Op[bool]:
 def why_no_library(clock: Clock, timeout: float) -> Op[Refused | None]:
     """Return why this client cannot load a library on the node or call its functions; None if it can.
 
-    It changes nothing: a text without a library is never loaded, but what is refused before it is read is told.
+    It changes nothing: a text without a library is never loaded, but a refusal before it is read is reported.
     """
     for words in (("FUNCTION", "LOAD", "-"), ("FCALL", f"{PREFIX}none", 0)):
         try:

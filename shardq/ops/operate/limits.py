@@ -105,7 +105,7 @@ def resume(
     who: Who = NOBODY,
     agree: Agree | None = None,
 ) -> Op[None]:
-    """Let the queue, or a shard key, go on. *agree* as of `change_queue`."""
+    """Let the queue, or a shard key, continue. *agree* as of `change_queue`."""
     yield from _pause(state, key, 0, who, timeout, agree)
 
 

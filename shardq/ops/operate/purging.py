@@ -1,9 +1,9 @@
 """Purge one tenant: what waits, is delayed or dead of it, and its keys, in pieces that keep nobody waiting.
 
-It is about the messages that there are when it begins, so it ends however much is written meanwhile. What waits outside
-of the streams goes first, since what is written then goes into the streams again. One pass over all parts removes what
-was there; in the meantime holders may have given messages back, so passes go on until nothing is left, or one finds
-nothing.
+It is about the messages that there are when it begins, so it ends however much is written meanwhile. Messages outside
+of the streams go first, since what is written then goes into the streams again. One pass over all parts removes the
+messages that were there; in the meantime holders may have given messages back, so passes continue until nothing is
+left, or one finds nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _LEASES: Final = ("flight", "cancel")
 
 
 class _PurgeTold(msgspec.Struct):
-    """What calls removed so far. `in_flight` and what is `left` are as the last one told, None if it did not."""
+    """The number of messages that calls removed so far.
+
+    `in_flight` and what is `left` are as the last one told, None if it did not.
+    """
 
     waiting: int = 0
     delayed: int = 0

@@ -37,7 +37,7 @@ from shardq.ops.write.refusal import part_told, shares
 
 PURGE_CHUNK = 100
 REDRIVEN = 100
-"""One call moves at most so many dead letters."""
+"""Dead letters that one call moves at most."""
 
 
 def purge(state: QueueState, timeout: float | None = None, who: Who = NOBODY) -> Op[int]:
@@ -72,7 +72,7 @@ def _purge(state: QueueState, until: float, said: str, sequence: ProducerSequenc
 
 
 def not_empty(state: QueueState, held: int, expected: int | None) -> QueueNotEmpty:
-    """Return the error that a queue holds so many messages, and another number was *expected*."""
+    """Return the error that a queue holds this many messages, and another number was *expected*."""
     return QueueNotEmpty(
         f"queue {state.keys.name!r} holds {plural(held, 'message')}, dead letters included, and not {expected:,}: "
         "nothing was deleted"

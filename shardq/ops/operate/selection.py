@@ -40,7 +40,7 @@ _LISTS: Final[tuple[PeekState, ...]] = ("waiting", "delayed", "in_flight")
 
 
 class Chosen(NamedTuple):
-    """A message that was selected, as `act` is told of it. Of a dead letter only `entry` counts: its entry id."""
+    """A message that was selected, as `act` gets it. For a dead letter only `entry` counts: its entry id."""
 
     message_id: str
     origin: str
@@ -52,10 +52,10 @@ class Chosen(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What was there when an action began: messages up to the number `last`, dead letters up to the entry id `letter`.
+    """The messages that an action is about: up to the number `last`, dead letters up to the entry id `letter`.
 
-    The clock does not tell that, since it may have been set back. By it the action began at `started`, in seconds; of
-    messages that other programs wrote, which have no number, those up to `last_ms` in their ids are meant.
+    The clock does not tell that, since it may have been set back. By it the action began at `started`, in seconds;
+    messages that other programs wrote have no number, so those up to `last_ms` in their ids are meant.
     """
 
     started: float
@@ -80,7 +80,7 @@ class Search(msgspec.Struct):
     is_over: bool = False
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.after, self.cursor, self.is_over = "-", None, False
         if self.kind in LETTERS:
             self.lists = ("dead",)
@@ -102,11 +102,11 @@ def check(kind: ActionKind, where: Where) -> None:
             f"{kind} is about messages that are {' or '.join(states)}, and not about those that are {where.state}"
         )
     if where.is_empty:
-        raise ConfigError(f"Where() says nothing: say of which messages, by Where(state={states[0]!r}) of all")
+        raise ConfigError(f"Where() says nothing: say which messages, with Where(state={states[0]!r}) for all")
 
 
 def next_page(state: QueueState, search: Search) -> Op[list[Chosen]]:
-    """Return those of the next page that are meant. The search notes where it goes on, or that it is over."""
+    """Return those of the next page that are meant. The search notes where it continues, or that it is over."""
     if search.kind in LETTERS:
         return (yield from _letters(state, search))
     where, wanted = search.where, search.lists[0]

@@ -21,7 +21,7 @@ from shardq.sharding import key_bytes
 
 Weights = dict[str | bytes, int]
 MAX_WEIGHTED = 1000
-"""At most so many shard keys can be given a weight at once."""
+"""Shard keys that can be given a weight at once."""
 WEIGHTS_A_CALL: Final = 200
 FIELDS_A_CALL = 1000
 

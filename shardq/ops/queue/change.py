@@ -21,7 +21,7 @@ Agree: TypeAlias = Callable[[], Op[bool]]
 
 
 class Changed(Exception):
-    """What a caller was shown does not hold any more, so nothing was changed."""
+    """The facts that a caller was shown do not hold any more, so nothing was changed."""
 
 
 def change_queue(

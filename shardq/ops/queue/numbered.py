@@ -1,10 +1,10 @@
-"""A call that has a number in a producer sequence: of all its tries one at most has an effect.
+"""A call that has a number in a producer sequence: at most one of its tries has an effect.
 
-Redis remembers what it answered, so a repetition is told the same. A call whose effect or answer would be another one
-the second time goes this way: a write, a cancel, a redrive.
+Redis remembers its answer, so a repetition gets the same. A call whose effect or answer would be another one the second
+time goes this way: a write, a cancel, a redrive.
 
 the verb answers        what follows
-EPOCH                   the queue is looked up, and the call made anew with the same number
+EPOCH                   the queue is looked up, and the call made again with the same number
 FULL max_producers      if no try may have run, once more without a sequence; else the outcome is unknown
 STALE                   the outcome is unknown
 """

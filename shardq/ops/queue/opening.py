@@ -63,7 +63,7 @@ def create(state: QueueState, until: float) -> Op[None]:
 
 
 def missing(state: QueueState) -> QueueMissing:
-    """Return the error of a call that needs a queue, and may not create it. What was packed for it is forgotten."""
+    """Return the error of a call that needs a queue, and may not create it. Packed words for it are forgotten."""
     forget_keys(state.keys)
     name = state.keys.name
     if state.creates:
@@ -75,7 +75,7 @@ def missing(state: QueueState) -> QueueMissing:
 
 
 ONLY_LOOKED: Final = "nothing of this call was sent: it only looked the queue up"
-"""So it is told where a look-up gets no answer, though it may have created an empty queue."""
+"""The caller learns this where a look-up gets no answer, though it may have created an empty queue."""
 
 
 def _look_up(state: QueueState, until: float, *, create: bool, looks: str = ONLY_LOOKED) -> Op[bool]:
@@ -101,7 +101,7 @@ def _look_up(state: QueueState, until: float, *, create: bool, looks: str = ONLY
         created = reply[0] == b"CREATED"
         remember(state, meta, found, created=created, known=known)
         state.opened = True
-        # Its name is added once by each client, and again when the queue was made anew.
+        # Its name is added once by each client, and again when the queue was recreated.
         if state.creates and (created or not opened):
             yield from register(state)
         if not created and not opened and (differences := _differences(state)):

@@ -1,4 +1,4 @@
-"""What became of one effect of several: its result, or its error as a value.
+"""The outcome of one effect among several: its result, or its error as a value.
 
 An operation that makes several calls must not let the error of one speak for the others, which may have happened. So it
 takes the outcome of each, and says for each item, or by `PartlyDone`, what is true.
@@ -24,7 +24,10 @@ def outcome_of(effect: Op[T]) -> Op[T | ShardqError]:
 
 
 def told_as(effect: Op[T], pair: Callable[[Any, Any], tuple[Any, Any]]) -> Op[T]:
-    """Return what *effect* returns. What it makes known of an item meanwhile (`Known`) is told as *pair* returns it."""
+    """Return what *effect* returns.
+
+    Whatever it makes known of an item meanwhile (`Known`) is passed on as *pair* returns it.
+    """
     try:
         step = next(effect)
         while True:
@@ -43,7 +46,10 @@ def told_as(effect: Op[T], pair: Callable[[Any, Any], tuple[Any, Any]]) -> Op[T]
 
 
 def part_of(done: int, effect: Op[T]) -> Op[T]:
-    """Return what *effect* returns, the next part of a whole of which *done* items are done. PartlyDone if it fails."""
+    """Return the result of *effect*, the next part of a whole that has *done* items behind it.
+
+    PartlyDone if it fails.
+    """
     outcome = yield from outcome_of(effect)
     if isinstance(outcome, ShardqError):
         fail_after(done, outcome)

@@ -3,7 +3,7 @@
 how a try ended        what follows                         at the deadline
 refused, will pass     a pause, and the next try            BackendTimeout: nothing was changed
 not sent               a pause, and the next try            BackendTimeout
-sent, no answer        the same, and the call is told so    OutcomeUnknown, whatever the later tries said
+sent, no answer        the same, and the call says so     OutcomeUnknown, whatever the later tries said
 refused for good       BackendError or OutOfMemory; OutcomeUnknown if an earlier try may have run
 
 A call that only looks changes nothing, whether it was executed or not: its tries count as not sent.

@@ -10,7 +10,7 @@ from shardq.ops.queue.steps import Batch, Call, Op
 
 
 class Rider(Protocol):
-    """What rides: its `calls`. `answered` is told what became of each, and raises nothing."""
+    """Calls that ride with another: its `calls`. `answered` gets the outcome of each, and raises nothing."""
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 REPEATED_FOR: Final = 3600.0
-"""After a try that may have been executed, a call is tried again for at most so many seconds."""
+"""Seconds for which a call is tried again after a try that may have been executed."""
 
 EXTRA_SECONDS: Final = 1.0
 """Seconds longer than the one before it that a call may be under way."""

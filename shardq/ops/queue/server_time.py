@@ -1,4 +1,4 @@
-"""The server's clock as one client sees it: what it should show now, and whether it jumped.
+"""The server's clock as one client sees it: its present time, and whether it jumped.
 
 The client compares two replies: if the server's clock advanced more or less than this machine's clock between them, the
 server's clock has jumped. A single call proves nothing, because it may have been late. A machine that was suspended

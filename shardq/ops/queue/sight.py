@@ -28,10 +28,10 @@ class Sight(NamedTuple):
 def sight(state: QueueState, until: float) -> Op[Sight]:
     """Look at the queue. QueueMissing if it does not exist.
 
-    Other operations look it up by the verb `open`, which needs the right to create it. Of that, this client remembers
-    only the name of the legacy stream.
+    Other operations look it up by the verb `open`, which needs the right to create it. This client remembers only the
+    name of the legacy stream from it.
     """
-    # Of the node that has the queue: on a cluster each has a clock of its own.
+    # The node that has the queue: on a cluster each has a clock of its own.
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
     return Sight(int(seconds) + int(micros) / 1_000_000, *(yield from seen(state, until)))
 
@@ -40,7 +40,7 @@ def seen(state: QueueState, until: float) -> Op[tuple[QueueView, int, float]]:
     """Look at the queue as `sight` does, but not at the clock. Return the rest of what that says."""
     facts = Call.on(state.keys, "facts")
     meta = pairs((yield from retry_until(always(facts), until, state.clock)))
-    # Each queue has `n` from the beginning; of one that is missing nothing is told.
+    # Each queue has `n` from the beginning; without it nothing is reported of the queue.
     if "n" not in meta:
         raise missing(state)
     streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned

@@ -1,4 +1,4 @@
-"""What one client remembers of one queue between calls. Only the epoch is needed for correctness.
+"""One client's memory of one queue between calls. Only the epoch is needed for correctness.
 
 Threads share it. Values that belong together are in one object, which is replaced as a whole (`QueueView`).
 """
@@ -30,7 +30,7 @@ READS_REMEMBERED = 64
 
 
 PLAIN_VERBS: Final = "write", "read", "settle"
-"""The verbs of which plain calls declare few keys."""
+"""The verbs whose plain calls declare few keys."""
 
 OTHERS_WATCH: Final = -1
 """The `watch` of a reader that sleeps while others watch for what time brings."""
@@ -73,13 +73,12 @@ class QueueState:
     and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
     says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
     were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
-    Of a queue with partitions `parts` has what is known of these, and `common` what outlives each map; the state of one
-    of them has its `number`, and the state of the `whole` queue. `learn` takes note of the partitions once the queue is
-    seen to have some, or others. `faces` are the queues that programs have, which hear of it, too.
-    Nonces of reads come from `draw`, which only a replay replaces: by them it is drawn which reads serve those who
-    wait.
-    Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
-    says so, or returns what is done about it.
+    For a queue with partitions `parts` has what is known of these, and `common` what outlives each map; the state of
+    one of them has its `number`, and the state of the `whole` queue. `learn` takes note of the partitions once the
+    queue is seen to have some, or others. `faces` are the queues that programs have, which hear of it, too. Nonces of
+    reads come from `draw`, which only a replay replaces: they decide which reads serve those who wait. Only a client
+    that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch` says so, or
+    returns what is done about it.
     """
 
     keys: QueueKeys
@@ -142,7 +141,7 @@ class QueueState:
     def beside(self, client: str) -> QueueState:
         """Return a state for another *client* of this process, whose callers can share no calls with those of this one.
 
-        What one of them knows of the queue the other knows, too.
+        Each of them knows of the queue whatever the other knows.
         """
         found = replace(
             self,
@@ -217,7 +216,7 @@ class QueueState:
 
     def forget(self) -> None:
         """Let the next call look the queue up, because its epoch has changed."""
-        # The rest stays: the number of streams says, when the queue is created anew, that there was one.
+        # The rest stays: the number of streams shows, when the queue is recreated, that there was one.
         self._set(replace(self.view, epoch=""))
 
     def _all(self) -> list[QueueState]:

@@ -28,7 +28,7 @@ RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK", MORE_KEYS})
 
 @dataclass(slots=True)
 class Call:
-    """Run one script. If `replicas` > 0, then wait on the same connection until so many replicas confirm it.
+    """Run one script. If `replicas` > 0, then wait on the same connection until this many replicas confirm it.
 
     With `few` it has few of the keys that the script names; the `others` it declares when the server refuses it.
     `until` is the local time at which the caller gives up. The operation that yields the call sets it for each try.
@@ -77,9 +77,9 @@ class Call:
     def packed(self, form: Form, args: tuple[Argument, ...], last: bytes = b"", more: int = 0) -> bytes:
         """Return the bytes of the command with these *args*, and *more* words that come *last* and are packed already.
 
-        The command's name, what it runs and the keys that the script names are those of earlier calls on the queue, so
-        they are packed once. The other keys are packed once each: as they differ from call to call, more would not stay
-        in the processor's caches.
+        The command's name, the script and the keys that it names are those of earlier calls on the queue, so they are
+        packed once. The other keys are packed once each: as they differ from call to call, more would not stay in the
+        processor's caches.
         """
         script, keys = self.script, self.keys
         count = len(script.keys) - len(self.others)
@@ -126,7 +126,7 @@ class Call:
 
 
 class Sendable(Protocol):
-    """What a driver can send for one call: a `request` to the node of `key`. It stands for `call`."""
+    """The part of one call that a driver can send: a `request` to the node of `key`. It stands for `call`."""
 
     @property
     def key(self) -> str:
@@ -156,8 +156,8 @@ class Batch(msgspec.Struct, frozen=True):
     """Run several calls in one round trip to each node. The reply is a list: for each call its reply or its failure.
 
     The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
-    `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once`, of two calls of one
-    queue, it does not; nor does it send those again at the indexes that `once` names.
+    `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once` it does not do so for
+    two calls of one queue; nor does it send those again at the indexes that `once` names.
 
     The calls at the indexes `may_be_late` are waited for `patience` seconds. The outcome of one without an answer then
     is `Late`.
@@ -183,11 +183,11 @@ class Late(msgspec.Struct, frozen=True):
 class Armed(msgspec.Struct, frozen=True):
     """Wait up to `block_ms` ms for up to `count` entries of a stream, and run `call` at the moment when this wait ends.
 
-    The entries are notifications, of which one reader gets each; or with `after` all that come after that id, there or
-    in one of the `others`, which are streams of the same slot. There are three answers, and each can be a `Refused`:
-    the server's time before the wait (seconds, microseconds; None unless it is `timed`), the entries, the reply to
-    `call` (if there is one: None only waits). At local time `wake_at` there is a reason to end the wait. `waiting` are
-    those for whom it is (a `Waiting` of `ops/read/waiting.py`).
+    The entries are notifications, each for one reader; or with `after` all that come after that id, there or in one of
+    the `others`, which are streams of the same slot. There are three answers, and each can be a `Refused`: the server's
+    time before the wait (seconds, microseconds; None unless it is `timed`), the entries, the reply to `call` (if there
+    is one: None only waits). At local time `wake_at` there is a reason to end the wait. `waiting` are those for whom it
+    is (a `Waiting` of `ops/read/waiting.py`).
     """
 
     key: str
@@ -224,7 +224,7 @@ class Share(msgspec.Struct):
 
 
 def forget_keys(keys: QueueKeys | RouterKeys) -> None:
-    """Forget what was packed for calls on *keys*, of which there are none: their name may never be named again."""
+    """Forget the words that were packed for calls on *keys*, which hold nothing: their name may never come again."""
     for script, named in [*keys.declared.items()]:
         if named:
             forget(load(script), named)
@@ -250,7 +250,7 @@ class Sleep(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What became of some items of a shared call, which goes on for the others. Only `SharedCall` sees it."""
+    """The outcome of some items of a shared call, which continues for the others. Only `SharedCall` sees it."""
 
     results: Sequence[tuple[Any, Any]]
     """Items, and the result or error of each."""
@@ -302,7 +302,7 @@ class Underreplicated(Exception):
         self.refused = refused
 
     def explain(self, wanted: int) -> str:
-        """Return a text for a user who *wanted* so many replicas to confirm."""
+        """Return a text for a user who *wanted* this many replicas to confirm."""
         if self.refused is not None:
             return (
                 f"Redis refused to wait for {wanted} replicas ({self.refused}), so it is unknown whether they have it; "

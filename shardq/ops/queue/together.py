@@ -13,7 +13,7 @@ from shardq.ops.queue.steps import Batch, Call, Late, Op, Refused, Sendable, Sle
 
 T = TypeVar("T")
 MAX_KEYS: Final = 2000
-"""The calls of one round trip declare at most so many keys, since the server serves no other client meanwhile."""
+"""Keys that the calls of one round trip declare at most, since the server serves no other client meanwhile."""
 
 
 class Left(msgspec.Struct):

@@ -17,7 +17,7 @@ OLD_LETTERS: Final = 100
 
 
 SWEPT_TTL: Final = 100.0
-"""Results that were kept before a queue kept none any more are swept as if they lasted so many seconds."""
+"""Seconds that results are treated as lasting if they were kept before a queue stopped keeping any."""
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
@@ -43,7 +43,7 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.dead_ttl is not None and now >= state.bury_at:
         state.bury_at = now + min(60.0, state.config.dead_ttl / 10)
         if (yield from delete_old_letters(state, now + state.timeout)):
-            # There may be more: the next call goes on, instead of one that takes long.
+            # There may be more: the next call continues, instead of one that takes long.
             state.bury_at = now
     if (state.config.result_ttl is not None or state.view.has_results) and now >= state.sweep_at:
         state.sweep_at = now + min(60.0, (state.config.result_ttl or SWEPT_TTL) / 10)
@@ -61,7 +61,7 @@ def touch(state: QueueState, until: float) -> Op[Any]:
 
 def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
     """Delete some dead letters that are older than the queue's `dead_ttl`. Return whether there may be more."""
-    # Nobody is told how many there were, so the call has no number.
+    # Nobody learns how many there were, so the call has no number.
     call = Call.on(state.keys, "delete_dead", (state.client, "-", "ttl", OLD_LETTERS, 0))
     _, told = yield from retry_until(always(call), until, state.clock)
     return bool(told.endswith(b"|1"))

@@ -1,4 +1,4 @@
-"""What Redis said about one queue at one moment."""
+"""Redis's view of one queue at one moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shardq.protocol.replies import NOTHING_ASSIGNED, StoredAssignment
 from shardq.sharding import dealer, key_bytes
 
 CACHED: Final = 16_384
-"""A view remembers the streams of so many shard keys."""
+"""Shard keys whose streams a view remembers."""
 
 CACHED_KEY: Final = 128
 CACHED_WIDTH: Final = 32
@@ -25,11 +25,12 @@ class QueueView:
     The epoch in a call tells the server that the call was made with the right settings, while another thread may look
     the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
     It `has_results` if any were kept when it was looked up. `id` is the queue's, in all epochs of its life.
-    `generation` is that of the newest map of partitions that it was told of (lua/knows.lua).
+    `generation` is that of the newest map of partitions that it knows (lua/knows.lua).
 
     `shards` has the streams of each shard key. `positions_cache` holds one dict, from a shard key to its positions as
-    `write` takes them; when it grows large, an empty dict replaces it. `words_cache` has what single writes of one kind
-    have in common, and `heads_cache`, for each tag, what all messages of a shard key have in common in calls for many.
+    `write` takes them; when it grows large, an empty dict replaces it. `words_cache` has the words that single writes
+    of one kind have in common, and `heads_cache`, for each tag, those that all messages of a shard key have in common
+    in calls for many.
     """
 
     epoch: str = ""

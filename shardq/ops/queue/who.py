@@ -11,9 +11,9 @@ MAX_BY: Final = 100
 MAX_NOTE: Final = 200
 """Characters that a name and a note may have."""
 SEPARATOR: Final = "\x1f"
-"""What stands between the client, the name and the note. None of them has it."""
+"""The separator of the client, the name and the note. None of them has it."""
 BLANK: Final = "\x1e"
-"""What stands for a blank behind the number of a write, which ends at one."""
+"""In place of a blank behind the number of a write, which ends at one."""
 
 
 class Who(NamedTuple):
@@ -23,7 +23,7 @@ class Who(NamedTuple):
     note: str | None = None
 
     def said_by(self, state: QueueState) -> str:
-        """Return what a verb is told of its caller. ConfigError for a bad name or note."""
+        """Return the caller's text for a verb. ConfigError for a bad name or note."""
         by = "" if self.by is None else line("by", self.by, MAX_BY)
         # Somebody's object may not even be compared: only an empty text of Python's own is no note, as None is.
         is_empty = self.note is None or (type(self.note) is str and self.note == "")
@@ -31,7 +31,7 @@ class Who(NamedTuple):
         return SEPARATOR.join((state.client, by, note)) if by or note else state.client
 
     def asked_by(self, state: QueueState) -> str:
-        """Return what a write is told of who asked for it, behind its number; '' if nobody was named."""
+        """Return the text for a write that names who asked for it, behind its number; '' if nobody was named."""
         client, between, said = self.said_by(state).partition(SEPARATOR)
         by, _, note = said.partition(SEPARATOR)
         return "".join((SEPARATOR, by or client, SEPARATOR, note)).replace(" ", BLANK) if between else ""

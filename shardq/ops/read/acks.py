@@ -50,7 +50,10 @@ def ack_earlier(state: QueueState, acks: Acks, until: float) -> Op[None]:
 
 
 def ack_alone(state: QueueState, acks: Acks, until: float, outcome: Any = None) -> Op[None]:
-    """Ack what else would go out with a read, without one. Go on from the *outcome* of a first try, if it was made."""
+    """Ack what else would go out with a read, without one.
+
+    Continue from the *outcome* of a first try, if it was made.
+    """
     if isinstance(outcome, (Refused, Unanswered)):
         yield from ack_part(state, acks.last, until, acks.results, to_count(outcome))
     elif outcome is None:
@@ -65,8 +68,8 @@ def ack_and_read(
 ) -> Op[tuple[Any, bool]]:
     """Send the ack and *read* together. Return the outcome of the read, and whether the ack was done before it.
 
-    The outcome is the reply or a failure. If the ack fails for good, what the read was granted is given back, and the
-    error of the ack is raised. If the outcomes of both are *known*, nothing is sent.
+    The outcome is the reply or a failure. If the ack fails for good, the messages that the read was granted are given
+    back, and the error of the ack is raised. If the outcomes of both are *known*, nothing is sent.
     """
     part = acks.last
     try:
@@ -77,7 +80,7 @@ def ack_and_read(
     except GeneratorExit:
         unsure_of(state, [delivery for _, _, delivery in part])
         raise
-    # The ack first: if it failed for good, what was read must go back, and that is known only after this.
+    # The ack first: if it failed for good, the messages must go back, and that is known only after this.
     in_time = not isinstance(acked, Exception)
     if in_time:
         note_acked(state, part, acked, acks.results)

@@ -20,13 +20,15 @@ from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
 ALL_KNOWN = 64
-"""A queue of so many streams has all of them declared by a read that knows of none with a message: else it would be
+"""In a queue of this many streams a read declares all of them if it knows of none with a message: else it would be
 sent again as soon as there is one; and for some reads after a miss: what was given back lies in any."""
 MAX_SHARED_READ = 10
 """A read of more messages makes a call of its own. It would gain little, and hold up those who share its call."""
 
 MIN_NAMED_READ = 16
-"""A read of so many messages declares all streams that the last reply named: these are more while much comes due."""
+"""A read of at least this many messages declares all streams that the last reply named: these are more while much comes
+due.
+"""
 
 
 _OTHERS_WATCH = -2
@@ -42,7 +44,7 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 class ReadCall(msgspec.Struct, frozen=True):
     """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server.
 
-    Its caller `watches` if it then looks again when it is told to: the one pump of a client, or the read that will
+    Its caller `watches` if it then looks again when the reply says so: the one pump of a client, or the read that will
     start it. If there is nothing, it stays until local time `stays_until`, and writers notify until then.
     """
 
@@ -58,7 +60,7 @@ class ReadCall(msgspec.Struct, frozen=True):
 
 
 class ReadReply(msgspec.Struct, frozen=True):
-    """What a read found: rows, and in how many ms there is a reason to read again (negative: no known reason).
+    """The reply to a read: rows, and in how many ms there is a reason to read again (negative: no known reason).
 
     If there is `more`, another read may find more messages: the call had not declared the streams that it needed, or
     one call does no more work than it did. If the queue `moved`, its epoch is not the one that this client knows. If
@@ -80,7 +82,7 @@ def new_holder(draw: Callable[[int], bytes] = os.urandom) -> str:
     """Return a nonce of 128 bits that marks the leases of one try of a read.
 
     A counter could repeat after a failover, and a generator of our own in a copy of this process, after a fork or out
-    of a snapshot; what the system draws does not.
+    of a snapshot; the system's random numbers do not.
     """
     return b2a_base64(draw(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
@@ -144,7 +146,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     rows = deliveries(
         reply, call.holder, safe_deadline(granted, call.visibility), is_timed=state.view.config.journal > 0
     )
-    # The rows count all the same: the server has leased them, whatever this client believed of the queue.
+    # The rows count anyway: the server has leased them, whatever this client believed of the queue.
     moved = reply[2].decode() != state.view.epoch
     if moved:
         state.forget()
@@ -189,7 +191,7 @@ def _watch(state: QueueState) -> int | str:
 def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] | None:
     """Return the rows of *reply* if it has all that *call* asked for, and note in *state* what else it says.
 
-    Return None for any other reply, of which nothing is noted: `read_reply` reads it.
+    Return None for any other reply, and note nothing of it: `read_reply` reads it.
     """
     if reply[0] != b"OK" or reply[2].decode() != state.view.epoch:
         return None
@@ -220,7 +222,8 @@ def _note_time(state: QueueState, call: ReadCall, ms: int, granted: float) -> No
 def _declare_fewer(state: QueueState, reply: Any) -> None:
     """After 64 reads without a miss, declare one stream less: each declared stream costs time on both sides.
 
-    If so many brought messages and none out of a stream, nor a hint at one, none is declared: all wait in their turns.
+    If this many brought messages and none out of a stream, nor a hint at one, none is declared: all wait in their
+    turns.
     """
     of_streams, others, hints = reply[5], reply[6], reply[4]
     state.reads_beside_streams = state.reads_beside_streams + 1 if others and not of_streams and not hints else 0
@@ -248,7 +251,7 @@ def _hints(raw: bytes) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def all_numbers(streams: int) -> list[str]:
-    """Return the numbers of so many streams; nobody changes the list."""
+    """Return the numbers of the *streams*; nobody changes the list."""
     return [*map(str, range(streams))]
 
 
@@ -290,6 +293,6 @@ def _call(
 
 
 def _few(state: QueueState, count: int) -> FewKeys | None:
-    """Say that a read of so many messages declares few keys; None if it declares all."""
+    """Say that a read of *count* messages declares few keys; None if it declares all."""
     few = state.few["read"]
     return few if count == 1 and not (few.lacking and few.lacked()) else None

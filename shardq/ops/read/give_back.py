@@ -15,7 +15,7 @@ from shardq.ops.settle.command import settle_call
 from shardq.protocol.lease import token_argument
 
 RECOVER_PAGE = 1000
-"""One call of the verb `lost` looks at so many leases."""
+"""Leases that one call of the verb `lost` looks at."""
 MAX_RECOVERED = 16_000
 """Messages that are, at most: the server grants no more in one ms, so no more have the same end."""
 
@@ -43,7 +43,7 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
 
 
 def recover_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
-    """Do as `recover`, for a caller that is told nothing else of the read: OutcomeUnknown if that fails."""
+    """Do as `recover`, for a caller that learns nothing else of the read: OutcomeUnknown if that fails."""
     outcome = yield from outcome_of(recover(state, outstanding, until))
     if isinstance(outcome, ShardqError):
         raise OutcomeUnknown(

@@ -1,4 +1,7 @@
-"""glance: what a read of a queue would find, without a lease. A reader of several queues in turn chooses by it."""
+"""glance: the messages that a read of a queue would find, without a lease.
+
+A reader of several queues in turn chooses by it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,13 @@ NO_SCORE: Final = -1
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """What was seen of a queue.
+    """The sight of a queue.
 
-    `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is. `turns` is how many shard
+    `quiet` is how many messages lie in its streams, for tenants with nobody ahead of them. `turns` is how many shard
     keys wait for a turn, each as often as its weight says. `has_come` says whether time has brought something that the
-    next read takes back: leases that ended, or messages that came due. Of a queue with a legacy stream it is always so:
-    only a read looks into that. `first` is the score of the first that waits for a turn, NO_SCORE if nobody does, and
-    `virtual` the virtual time in 0.1 ms.
-    Where there is no such queue, it is not there, and has nothing.
+    next read takes back: leases that ended, or messages that came due. For a queue with a legacy stream it is always
+    so: only a read looks into that. `first` is the score of the first that waits for a turn, NO_SCORE if nobody does,
+    and `virtual` the virtual time in 0.1 ms. Where there is no such queue, it is not there, and has nothing.
 
     >>> Glance(quiet=0, turns=0, has_come=True).may_have_some
     True

@@ -1,8 +1,8 @@
-"""The streams out of which messages came to blocked reads lately.
+"""The streams that recently had messages for blocked reads.
 
-A blocked read cannot know out of which stream the next message comes, and each stream that it declares costs the server
-time. Where few tenants write, messages come out of few streams. So it declares those that it has seen; if that was
-wrong, the read finds nothing, is sent again at once with all streams, and blocked reads declare all for a while.
+A blocked read cannot know from where the next message comes, and each stream that it declares costs the server time.
+Where few tenants write, messages come out of few streams. So it declares those that it has seen; if that was wrong, the
+read finds nothing, is sent again at once with all streams, and blocked reads declare all for a while.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ class Lately:
         self._numbers.update([stream.decode() for stream in streams])
 
     def likely(self, streams: int) -> Collection[str]:
-        """Return which of so many *streams* the next read should declare; nothing if all."""
+        """Return which of the *streams* the next read should declare; nothing if all."""
         known = self._reads >= LEARNING_READS and 2 * len(self._numbers) <= streams
         return self._numbers if known else ()

@@ -1,7 +1,7 @@
 """One look of a reader: calls of read.lua until one counts, which finds messages or that there are none.
 
 In the common case the first try finds all that is wanted, and acks at most one delivery before: `fast_read` makes it
-without a generator, and the driver sends it. If anything else comes of it, the operation goes on from its outcome.
+without a generator, and the driver sends it. If anything else comes of it, the operation continues from its outcome.
 
 what came of a try                        what follows
 messages; or none, and there is no more   the look is over
@@ -43,7 +43,7 @@ from shardq.ops.settle.settle import unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 
 KEPT_NOTHING: Final = "this read kept no message"
-"""So it is told where a read gets no answer. Deliveries that it was to ack say themselves whether they are."""
+"""The caller learns this where a read gets no answer. Deliveries that it was to ack say themselves whether they are."""
 
 
 class Look:
@@ -87,7 +87,7 @@ class Look:
         return rows
 
     def reply(self) -> Any:
-        """Return the reply, or raise the failure, of a look without an ack."""
+        """Return the reply, or raise the failure, for a look without an ack."""
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome

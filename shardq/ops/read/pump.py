@@ -34,7 +34,7 @@ from shardq.protocol.replies import entries_of
 
 ARMED_DECLARED: Final = 256
 """An armed read cannot know which stream will be next. It declares those that it has seen lately, or all streams, if
-there are at most so many.
+there are few enough.
 """
 
 LATENESS: Final = 0.5
@@ -107,7 +107,7 @@ class _Pump:
                 return
 
     def _read(self, request: ReadRequest) -> Op[ReadReply | None]:
-        # After a read that found something more may be there, of which no notification comes: this one must not block.
+        # After a read that found something, more may be there without a notification: this one must not block.
         if not self.quiet:
             return (yield from self._plain(request))
         if self.state.watch == OTHERS_WATCH:
@@ -160,7 +160,7 @@ class _Pump:
     def _read_again(self, request: ReadRequest, refused: Refused) -> Op[ReadReply]:
         """Read at once after an armed read was *refused*. Raise that if it was not for want of the script or of keys.
 
-        A plain read brings both. What was notified is heeded after it.
+        A plain read brings both. Notifications are heeded after it.
         """
         if refused.code not in ("NOSCRIPT", MORE_KEYS):
             raise refused
@@ -181,7 +181,7 @@ class _Pump:
         self.quiet = self._heed(notified, _time_of(time_before, now, None))
 
     def _heed(self, notified: Any, before: TimeBefore | None) -> bool:
-        """Watch from now on, if a notification says until when. Return whether that is all that was told."""
+        """Watch from now on, if a notification says until when. Return whether that is all that the reply says."""
         told = [] if isinstance(notified, Refused) else entries_of(notified)
         moments = [int(moment[1]) for _, fields in told if (moment := _MOMENT.fullmatch(fields[1]))]
         if not moments or before is None:
@@ -202,7 +202,7 @@ class _Pump:
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
-        # The answer is here, so nothing is outstanding; what it brought is handed out, or given back, by `_deliver`.
+        # The answer is here, so nothing is outstanding; its messages are handed out, or given back, by `_deliver`.
         self.outstanding.holder = ""
         self.quiet = not (found.rows or found.more or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())

@@ -51,7 +51,7 @@ def read(
 
     *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first try,
     the last ones in the same round trip. They do not wait for messages. If the first try was *made* already, the
-    operation goes on from its outcome. If it *is_bare*, each body is the size of its payload, as text.
+    operation continues from its outcome. If it *is_bare*, each body is the size of its payload, as text.
     """
     clock = state.clock
     # Two ends: `until` that of waiting for messages, `call_until` that of trying a call that failed.
@@ -87,7 +87,8 @@ def read(
             return (yield from _fill(state, request, found, call_until, outstanding))
         if waiter.failure is not None:
             _raise_failure(waiter.failure)
-        # The pump lost an answer: what that read was granted is given back before this reader reads by itself.
+        # The pump lost an answer: the messages that its read was granted are given back before this reader reads by
+        # itself.
         if waiter.outstanding is not None:
             yield from recover_all(state, waiter.outstanding, call_until)
 
@@ -133,8 +134,8 @@ def _look(
 ) -> Op[ReadReply]:
     """Look for messages, in a call that others share if it is for few and has no piggybacked acks.
 
-    If a first try was *made*, go on from its outcome, alone. A reader that may wait without a look only acks. One that
-    carries a rider looks, by a call of its own.
+    If a first try was *made*, continue from its outcome, alone. A reader that may wait without a look only acks. One
+    that carries a rider looks, by a call of its own.
     """
     only_acked = made is not None and made.attempt is None
     rides = state.rider is not None
@@ -181,7 +182,7 @@ def _fill(
 
 
 def checked_count(count: int) -> int:
-    """Return *count* if one read may return so many messages; else ConfigError."""
+    """Return *count* if one read may return as many messages; else ConfigError."""
     return whole("count", count, 1, MAX_COUNT)
 
 

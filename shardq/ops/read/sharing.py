@@ -23,7 +23,7 @@ Result: TypeAlias = ReadReply | Exception
 
 
 class Want(msgspec.Struct):
-    """What a caller requests. It may wait for *block* seconds afterwards. *outstanding* says what it was granted."""
+    """A caller's request. It may wait for *block* seconds afterwards. *outstanding* says what it was granted."""
 
     request: ReadRequest
     block: float
@@ -106,7 +106,7 @@ class Reads(Verb[Want, ReadReply]):
 
         def take(at: int, rows: list[Received]) -> bool:
             if present[at]:
-                # Before it is told: a caller that is cancelled from here on gives these back.
+                # Before it learns of them: a caller that is cancelled from here on gives these back.
                 tried.wants[at].outstanding.rows = rows
                 given[at] = ReadReply(rows, found.wait_ms, found.more, found.moved)
             return present[at]

@@ -38,21 +38,21 @@ Hook: TypeAlias = Callable[[], None]
 """A function of the driver that is called from here."""
 
 MAX_PER_CALL: Final = 100
-"""One call requests at most so many messages, so that no script takes longer than a few ms."""
+"""Messages that one call requests at most, so that no script takes longer than a few ms."""
 
 NO_TIME: Final = math.inf
 
 FRESH_SECONDS: Final = 0.1
-"""Seconds for which a read that took all there was stands for a look. Of longer jobs a look costs little."""
+"""Seconds for which a read that took all there was stands for a look. For longer jobs a look costs little."""
 
 LOOK_SECONDS: Final = 5.0
 """Seconds after which a reader looks by itself. Nobody watches for what time brings later (lua/notifications.lua)."""
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
-    """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None.
+    """A reader's request: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None.
 
-    Of a bare read each body is the size of its payload, as text: who leases messages here may fetch them elsewhere.
+    In a bare read each body is the size of its payload, as text: who leases messages here may fetch them elsewhere.
     """
 
     count: int
@@ -71,7 +71,7 @@ class Outstanding(msgspec.Struct):
 
     Its leases last `visibility` ms and end at `since` or later, in ms of the server's clock. `holder` is '' once the
     answer has come. `rows` are those of earlier calls of the same read. `left` are the seconds for which a read would
-    wait on that ended because its queue was given partitions: whoever called it waits at all of them.
+    wait on that ended because its queue was given partitions: its caller waits at all of them.
     """
 
     holder: str = ""
@@ -153,7 +153,7 @@ def give_out(rows: list[Received], takers: Iterable[tuple[int, Callable[[list[Re
 
 
 class Pump(Protocol):
-    """What a driver runs to read on behalf of all waiters of one queue."""
+    """The loop that a driver runs to read on behalf of all waiters of one queue."""
 
     def cancel(self) -> object:
         """End the pump and its pending read, because no waiter is left."""
@@ -227,7 +227,8 @@ class Waiting:
             if self._leader is not None:
                 return
             if remaining := self.waiters():
-                # The pump stays: the next leader goes on with it and with the answer that is pending on its connection.
+                # The pump stays: the next leader continues with it and with the answer that is pending on its
+                # connection.
                 remaining[0].wake()
                 return
             orphan, self.pump = self.pump, None
@@ -241,13 +242,13 @@ class Waiting:
             pump.cancel()
 
     def expire(self, waiter: ReadWaiter) -> bool:
-        """End a wait whose time is up. Return False if it goes on.
+        """End a wait whose time is up. Return False if it continues.
 
-        The last waiter goes on waiting, because the answer that is outstanding is its final read. With other waiters,
+        The last waiter continues to wait, because the answer that is outstanding is its final read. With other waiters,
         these get what that answer brings. If the answer is overdue, *waiter* must make a read of its own.
         """
         with self._lock:
-            # Under the lock: of two waiters whose time is up at once, one stays for the answer.
+            # Under the lock: if the time of two waiters is up at once, one stays for the answer.
             if len(self.waiters()) < 2:
                 return waiter.done
             overdue = self.clock.monotonic() > self.overdue_at
@@ -260,7 +261,7 @@ class Waiting:
                 waiter.finish([])
 
     def request(self) -> ReadRequest | None:
-        """Return what the pump requests: what the first waiter and all like it request; None without waiters."""
+        """Return the pump's request: that of the first waiter and all like it; None without waiters."""
         waiters = self.waiters()
         if not waiters:
             return None

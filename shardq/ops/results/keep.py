@@ -28,13 +28,13 @@ log = logging.getLogger("shardq")
 Results: TypeAlias = Sequence[tuple[Received, KeptResult]]
 
 CHUNK_BYTES: Final = 1_000_000
-"""One call keeps results of about so many bytes at most, unless a single one has more."""
+"""Bytes of results that one call keeps, about, unless a single one has more."""
 
 PROGRESS_TTL: Final = 86_400.0
 """Seconds for which progress is kept at least."""
 
 NO_RESULT: Final = KeptResult(NOTHING_KEPT)
-"""What is said of a delivery that told its progress and is about to be acked without a result."""
+"""The error of a delivery that reported progress and is about to be acked without a result."""
 
 _FULL: Final = "f"
 MAX_KINDS: Final = 1000
@@ -66,7 +66,7 @@ def kept_result(codecs: Codecs, max_size: int, value: Any, returns: Annotation |
 def _warn(kind: str, text: str, *values: object) -> None:
     """Log the first result of a kind that is not kept; the others only when debugging, since there may be very many.
 
-    It remembers 1,000 kinds, of which a full queue is one.
+    It remembers 1,000 kinds; a full queue is one.
     """
     log.log(logging.DEBUG if kind in _WARNED else logging.WARNING, text, *values)
     if len(_WARNED) < MAX_KINDS:
@@ -76,7 +76,7 @@ def _warn(kind: str, text: str, *values: object) -> None:
 def keep(state: QueueState, results: Results, timeout: float | None = None) -> Op[None]:
     """Keep *results* of deliveries that are about to be acked. Nothing is kept for one whose lease is lost.
 
-    A result for which there is no room is not kept, and the log says so: the message is done all the same.
+    A result for which there is no room is not kept, and the log says so: the message is done anyway.
     """
     until = state.until(timeout)
     yield from find_queue(state, until)

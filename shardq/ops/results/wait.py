@@ -29,16 +29,16 @@ RESULTS_A_CALL: Final = 100
 """Messages whose results one call looks for."""
 
 ARMED: Final = 50
-"""The results of so many waiters are looked up at the moment when a wait ends."""
+"""Waiters whose results are looked up at the moment when a wait ends."""
 
 LOOK_AFTER = 1.0
-"""After so many seconds, or a `wait_slice` if that is less, some of the waiters look for themselves."""
+"""After this many seconds, or a `wait_slice` if that is less, some of the waiters look for themselves."""
 
 MIN_LOOKED_AT: Final = 20
 """Messages that are, or a tenth of them if that is more, in turn."""
 
 ONLY_LOOKED: Final = "it only looked for the result"
-"""So it is told where a look gets no answer: its verb can write, that somebody waits."""
+"""The caller learns this where a look gets no answer: its verb can write, that somebody waits."""
 
 _WHY: Final = {
     TOO_LARGE: "it was larger than max_result_size",
@@ -50,7 +50,7 @@ _WHY: Final = {
 def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[KeptResult]:
     """Return the result of a message, after waiting up to *wait* seconds until it is done (by default the timeout).
 
-    It goes on while Redis does not answer. ResultPending if the message is not done by then, BackendTimeout if Redis
+    It continues while Redis does not answer. ResultPending if the message is not done by then, BackendTimeout if Redis
     gives no answer then. NoResult if it has none and will have none.
     """
     MessageId.parse(message_id, NoResult)
@@ -59,7 +59,8 @@ def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[
     yield from _check_kept(state, _until(state, ends))
     woken_by = "0-0"
     while True:
-        # The look comes before the wait, and its position is where the wait goes on: what ends between is not missed.
+        # The look comes before the wait, and its position is where the wait continues: nothing that ends between is
+        # missed.
         ended, position = yield from _look(state, message_id, _until(state, ends), announce=clock.monotonic() < ends)
         if ended is None:
             ended = yield from _check_alive(state, message_id, _until(state, ends))
@@ -151,7 +152,7 @@ class _AwaitPump:
 
     def __init__(self, state: QueueState) -> None:
         self.state, self.clock, self.waiting = state, state.clock, result_waiting_of(state)
-        # From the oldest on, so that nobody misses an entry; but entries that all were told of are not read again.
+        # From the oldest on, so that nobody misses an entry; but entries that all have seen are not read again.
         oldest = min((each.position for each in self.waiting.result_waiters()), key=order, default="0-0")
         self.position = max(oldest, self.waiting.position, key=order)
 
@@ -167,7 +168,7 @@ class _AwaitPump:
             self.waiting.position = self.position
             if self._looks_in() <= 0:
                 waiters = self.waiting.result_waiters()
-                # Some look for themselves now and then: of what was removed or forgotten no entry tells.
+                # Some look for themselves now and then: no entry tells about results that were removed or forgotten.
                 yield from self._wake(waiters[: max(MIN_LOOKED_AT, len(waiters) // 10)])
                 self.waiting.looked_at = self.clock.monotonic()
 

@@ -54,7 +54,7 @@ class ResultWaiting(Waiting):
         super().__init__(clock)
         self._lately: OrderedDict[str, str] = OrderedDict()
         """By message id the last entry that told of it."""
-        self.position = "0-0"  # the last entry of which this client has told all who wait
+        self.position = "0-0"  # the last entry that this client has passed on to all who wait
         self.looked_at = 0.0  # local time at which some of the waiters looked for themselves
 
     def join(self, waiter: ReadWaiter, purgatory: Purgatory, timeout: float | None) -> None:

@@ -1,7 +1,7 @@
-"""What each worker does once a minute: it writes the slots that come within that time, unless another one has.
+"""A worker's work once a minute: it writes the slots that come within that time, unless another one has.
 
-The server tells its time, and only that counts: the clocks of workers may differ. What is decided by it may come late,
-since a worker may stand still meanwhile. That changes nothing: how far the schedule is says whether it still holds.
+The server tells its time, and only that counts: the clocks of workers may differ. Its decisions may come late, since a
+worker may stand still meanwhile. That changes nothing: how far the schedule is says whether it still holds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Fixed: TypeAlias = tuple[FixedSchedule, SlotMessage]
 SCHEDULES_A_CALL: Final = 100
 NEVER_MS: Final = 9_000_000_000_000_000
 A_DAY: Final = 86_400_000
-"""A stored schedule is looked at so many ms later at the latest: a clock that was wrong cannot hide it for longer."""
+"""A stored schedule is looked at after this many ms at the latest: a clock that was wrong cannot hide it for longer."""
 PUT_OFF_MS: Final = 60_000
 """Milliseconds for which a stored schedule is left alone that cannot be written now."""
 _RANDOM: Final = Random()  # only spreads workers over the schedules of a page
@@ -95,7 +95,7 @@ class Attendant:
         found = yield from self._due(state, names, 1, timeout)
         far = {}
         for name, said in zip(names, found[1], strict=True):
-            with suppress(BadRecord):  # which is told where it is written
+            with suppress(BadRecord):  # which learns where it is written
                 far[name] = standing_of(said).last
         return far
 
@@ -111,7 +111,7 @@ class Attendant:
     ) -> Op[None]:
         """Attend to what is stored in one queue or partition, and to these schedules of the program.
 
-        Of some of those it was seen elsewhere up to when their slots are *written*.
+        Some of them were seen elsewhere, with the time up to which their slots are *written*.
         """
         yield from open_queue(state, state.until(timeout))
         names: list[str] = [message.name for _, message in fixed]
@@ -122,13 +122,13 @@ class Attendant:
                 yield from self._guarded(each.where, write)
             rows = [(flat[at], flat[at + 1], flat[at + 2]) for at in range(0, len(flat), 3)]
             moved = yield from self._write_stored(state, rows, now, timeout)
-            # The rest of those that are due; but a page of which nothing moves would come again and again.
+            # The rest of those that are due; but a page where nothing moves would come again and again.
             if len(rows) < SCHEDULES_A_CALL or not moved:
                 return
             names = []
 
     def _guarded(self, where: str, write: Op[Any]) -> Op[Any]:
-        """Do *write*. What is wrong with one schedule is logged once, and keeps none of the others."""
+        """Do *write*. An error in one schedule is logged once, and keeps none of the others."""
         try:
             found = yield from write
         except DurabilityUnknown as error:  # they are written
@@ -214,7 +214,7 @@ class Attendant:
         now: int,
         timeout: float,
     ) -> Op[bytes]:
-        """Write the slots after *before* that are wanted, of a schedule that is as far as *said*.
+        """Write the slots after *before* that are wanted, for a schedule that is as far as *said*.
 
         Return how far it is then.
         """

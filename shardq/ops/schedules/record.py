@@ -1,4 +1,4 @@
-"""What Redis keeps of a schedule: what it is, and how far it is (lua/schedules.lua)."""
+"""Redis's record of a schedule: what it is, and how far it is (lua/schedules.lua)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAID: Final = re.compile(r"(\d{1,15})(?:\.([\w-]*)\.([ap]))?")
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True):
-    """What a stored schedule is: when it is due, and the message that is written then, encoded."""
+    """A stored schedule: when it is due, and the message that is written then, encoded."""
 
     timetable: Timetable
     shard_key: bytes
@@ -29,7 +29,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True):
 
 
 class BadRecord(ShardqError):
-    """What is stored of a schedule cannot be read: another program, or a later version, wrote it."""
+    """The record of a schedule cannot be read: another program, or a later version, wrote it."""
 
 
 _RECORDS: Final = msgspec.msgpack.Decoder(ScheduleRecord)
@@ -90,6 +90,6 @@ def schedule_of(name: bytes, said: bytes, raw: bytes, now: int, runs: bytes = b"
 
 
 def _runs_of(raw: bytes, shard_key: bytes) -> Iterator[Run]:
-    """Yield the calls that were written for slots. What another program wrote is passed over."""
+    """Yield the calls that were written for slots. Entries of another program are passed over."""
     for each in _RUN.finditer(raw.decode(errors="replace")):
         yield Run(int(each[1]) / 1000, message_id(each[2], each[3], text_or_bytes(shard_key)))

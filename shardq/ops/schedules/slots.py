@@ -8,13 +8,14 @@ from shardq.model.schedule import CatchUp
 from shardq.model.timetable import Timetable
 
 MAX_AHEAD_MS: Final = 75_000
-"""A slot is written at most so many ms before it: workers look once a minute, and may be late by a quarter of that."""
+"""A slot is written at most this many ms before it: workers look once a minute, and may be late by a quarter of that.
+"""
 LATE_MS: Final = 60_000
 """Milliseconds by which the last slot may be late that is written whatever `catch_up` says."""
 MAX_CAUGHT_UP: Final = 100
 """Missed slots that are written with catch_up="all": the last ones."""
 SET_BACK: Final = 3_600_000
-"""A schedule that is so many ms ahead of the clock, and more, was moved on by a clock that was wrong."""
+"""A schedule that is this many ms ahead of the clock, or more, was moved on by a clock that was wrong."""
 
 
 class WantedSlots(NamedTuple):
@@ -29,7 +30,7 @@ class WantedSlots(NamedTuple):
 
 
 def wanted(times: Timetable, last: int, now: int, catch_up: CatchUp) -> WantedSlots:
-    """Return which slots of *times* are to be written at *now*, of a schedule whose slots up to *last* are written."""
+    """Return which slots of *times* are to be written at *now*, for a schedule whose slots up to *last* are written."""
     begin = now if was_set_back(last, now) else last
     missed = _missed(times, begin, now)
     coming = times.between(max(begin, now), now + MAX_AHEAD_MS)

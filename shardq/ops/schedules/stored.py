@@ -1,4 +1,4 @@
-"""What users do with the schedules that they store: add, pause, resume, run, remove, list."""
+"""Operations on stored schedules: add, pause, resume, run, remove, list."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _refused(state: QueueState, shard_key: str | bytes, reply: Any) -> ShardqErr
             return missing(state)
         case b"NONE":
             return ConfigError(
-                f"queue {state.keys.name!r} stores no schedules: configure(max_schedules=1000) lets it store so many"
+                f"queue {state.keys.name!r} stores no schedules: configure(max_schedules=1000) lets it store that many"
             )
         case _:
             return _full(state, shard_key, *reply[1:])
@@ -104,7 +104,7 @@ def _full(state: QueueState, key: str | bytes, most: int, stored: int, used: int
 
 
 def pause(state: QueueState, name: str, paused: bool, timeout: float | None) -> Op[None]:
-    """Pause a stored schedule, or let it go on. ScheduleNotFound."""
+    """Pause a stored schedule, or resume it. ScheduleNotFound."""
     args = (_checked(name), secrets.token_urlsafe(6), "p" if paused else "a")
     call = Call.on(state.keys, "pause_schedule", args, replicas=state.durability.replicas)
     reply, underreplicated = yield from retry_replicated(always(call), state.until(timeout), state.clock)
@@ -128,7 +128,10 @@ def remove(state: QueueState, name: str, timeout: float | None) -> Op[bool]:
 def _existed(
     state: QueueState, name: str, existed: bool, underreplicated: Underreplicated | None, timeout: float | None
 ) -> Op[bool]:
-    """Return whether a schedule *existed*, as its change was told. QueueMissing if there is no queue, either."""
+    """Return whether a schedule *existed*, as the reply to its change says.
+
+    QueueMissing if there is no queue, either.
+    """
     if not existed:
         yield from _page(state, b"0", name, timeout)
     return check_replicas(state, underreplicated, existed)

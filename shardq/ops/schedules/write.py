@@ -21,7 +21,7 @@ HEADER: Final = "slot"
 
 
 class SlotMessage(NamedTuple):
-    """What is written for each slot: of a schedule, an encoded payload for a shard key."""
+    """The message for each slot: an encoded payload for a shard key."""
 
     name: str
     timetable: Timetable
@@ -65,7 +65,7 @@ def write_slots(
                     text = f"written, but {underreplicated.explain(state.durability.replicas)}"
                     raise DurabilityUnknown(text, message.name)
                 return None
-    return said  # the queue is found to have partitions: its caller goes on there
+    return said  # the queue is found to have partitions: its caller continues there
 
 
 def _outgoing(message: SlotMessage, slot: int) -> Outgoing:

@@ -101,9 +101,8 @@ def _tried(state: QueueState, part: Part, repeated: bool) -> str:
 def spelled_cost(seconds: float, *, is_told: bool, ran: float | None = None) -> str:
     """Return what the work on a message costs as the verbs read it, in ms.
 
-    Of a time that was measured the server believes as much as the lease is old. A cost that the consumer told
-    (*is_told*) stands as it is. For how long the handler *ran* in all stands behind it for the journal, where that is
-    another time.
+    The server believes a measured time only as far as the lease is old. A cost that the consumer told (*is_told*)
+    stands as it is. For how long the handler *ran* in all stands behind it for the journal, where that is another time.
 
     >>> spelled_cost(0.0125, is_told=False), spelled_cost(60, is_told=True), spelled_cost(1, is_told=False, ran=3)
     ('12.5', '=60000.0', '1000.0~3000.0')
@@ -144,8 +143,8 @@ class LoneAck:
         words = view.words_cache.get(("ack", has_stream, few)) or _words(state, view, has_stream, few)
         stream = PACKED_KEYS[state.names[place]] if has_stream else b""
         raw, client = token.encode(errors="surrogateescape"), state.client.encode()
-        # The order of a call of settle: KEYS (those of the queue, then the stream), kind, what was tried before,
-        # parents, costs, client, then the tokens. `settle_call` makes the same for any call.
+        # The order of a call of settle: KEYS (the queue's, then the stream), kind, earlier tries, parents, costs,
+        # client, then the tokens. `settle_call` makes the same for any call.
         return b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             words.start_by_hash if form is HASH else words.start,
             stream,
@@ -220,7 +219,7 @@ def terms_of(
 ) -> Terms:
     """Return the terms of each delivery. *delay* is in seconds; both are one for all, or one for each.
 
-    Of a delivery that comes twice the first terms count.
+    For a delivery that comes twice the first terms count.
     """
     delays = repeat(delay) if isinstance(delay, (int, float)) else delay
     is_one = not issubclass(type(error), (list, tuple))
@@ -268,7 +267,7 @@ def _is_new(state: QueueState, key: str) -> bool:
 
 
 UNCOUNTED: Final = "-"
-"""What stands in place of `max_deliveries` where deliveries are given back uncounted."""
+"""In place of `max_deliveries` where deliveries are given back uncounted."""
 
 
 def nack_call(
@@ -315,6 +314,6 @@ def _one_line(text: str) -> str:
 
 
 def parts_of(deliveries: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """Return the parts of *deliveries* that one call each can settle, at most so many in each."""
+    """Return the parts of *deliveries* that one call each can settle, with *most* in each."""
     for start in range(0, len(deliveries), most):
         yield deliveries[start : start + most]

@@ -34,7 +34,7 @@ from shardq.ops.settle.command import (
 )
 
 MAX_UNSURE = 10_000
-"""A client remembers about so many acks without an answer. It forgets those that are not repeated."""
+"""Acks without an answer that a client remembers, about. It forgets those that are not repeated."""
 
 
 class Settled(Enum):
@@ -111,8 +111,8 @@ def note_acked(state: QueueState, part: Part, reply: Any, found: Results) -> Non
 def unsure_of(state: QueueState, deliveries: Iterable[Received]) -> None:
     """Note that these may have been acked: there was no answer. If one is acked again, that is a repetition."""
     if len(state.unsure) > MAX_UNSURE:
-        # Then one that is repeated after all is told LeaseLost, though it was done: its holder drops work that is over
-        # anyway.
+        # Then the reply to one that is repeated after all is LeaseLost, though it was done: its holder drops work that
+        # is over anyway.
         state.unsure.clear()
     state.unsure.update([delivery.token for delivery in deliveries])
 

@@ -37,7 +37,7 @@ _RESULTS = {ord(result.value): result for result in Settled}
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """What a caller wants for one delivery: *seconds* are those of a delay or an extension, *failed* says why."""
+    """A caller's request for one delivery: *seconds* are those of a delay or an extension, *failed* says why."""
 
     delivery: Received
     seconds: float = 0.0
@@ -53,7 +53,7 @@ class TriedSettle(msgspec.Struct, frozen=True):
 
     @property
     def sendable(self) -> Call:
-        """What a driver sends."""
+        """The request for a driver."""
         return self.call
 
 
@@ -228,7 +228,7 @@ class GivesBack(Settles):
 
 
 def noted(state: QueueState, item: Settle, result: Settled) -> Settled:
-    """Return the *result* that the caller of *item* is told. LeaseLost or MessageCancelled if it says so."""
+    """Return the *result* for the caller of *item*. LeaseLost or MessageCancelled if it says so."""
     if state.unsure:
         state.unsure.discard(item.delivery.token)
     if result is not OK:

@@ -17,7 +17,7 @@ class Phase(Enum):
     |---|---|---|
     | WAITING | LEADING | fewer calls than the most are under way, or one has ended: it makes the next one |
     | WAITING | IN_CALL | a leader makes a call for it, too, or a task makes one for all who wait |
-    | LEADING | IN_CALL | its call is also for those who wait, or it goes on with the call of a leader that left |
+    | LEADING | IN_CALL | its call is also for those who wait, or it continues the call of a leader that left |
     | IN_CALL | LEADING | the leader of its call left, and it is the first who stayed (`SharedCall.heir`) |
     | WAITING, IN_CALL | ENDED | it has its result, its time is up, or it left |
     """
@@ -50,7 +50,7 @@ def posted(item: I, until: float, lane: Hashable) -> Caller[I, Any]:
 
 
 def must_tell(caller: Caller[Any, Any]) -> bool:
-    """Return whether the result of a posted caller must be told now: it has ended, and this is the first to ask."""
+    """Return whether the result of a posted caller must be passed on now: it has ended, and nobody asked yet."""
     if caller.phase is not Phase.ENDED or caller.wake is wake_nobody:
         return False
     caller.wake = wake_nobody

@@ -1,4 +1,4 @@
-"""Coalesced calls (group commit): what callers of one verb want while a call is under way shares the next one.
+"""Coalesced calls (group commit): requests for one verb that come while a call is under way share the next one.
 
 A `Coalescer` is where the callers of one verb of one queue meet. A caller that finds nobody there makes its call at
 once. The others wait, in the order in which they came; the leader takes all that wait, up to the bounds of one call,
@@ -29,7 +29,7 @@ MIN_CALLERS_HALVED: Final = 4
 
 
 class CallPart(NamedTuple):
-    """What a caller of several coalescers wants of one of them. `key` is a key of its queue, which a node owns."""
+    """The request of a caller of several coalescers to one of them. `key` is a key of its queue, which a node owns."""
 
     coalescer: Coalescer[Any, Any]
     item: Any
@@ -176,7 +176,7 @@ class Coalescer(Generic[I, R]):
         return self._lanes.may_go(caller, lanes)
 
     def _like(self, first: Caller[I, R], most: int, lanes: set[Hashable]) -> list[Caller[I, R]]:
-        """Take those who can share a call with *first* out of those who wait, in order, at most so many with it.
+        """Take those who can share a call with *first* out of those who wait, in order, until *most* are with it.
 
         Callers that have left are forgotten. The call has the *lanes*. (Callers of one lane are of one kind.)
         """

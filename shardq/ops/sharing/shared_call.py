@@ -27,7 +27,7 @@ class SharedCall(Generic[I, R]):
     with it.
 
     As long as it is certain that nothing was executed, a caller that leaves takes its item away, and the call is made
-    anew for the others. From then on the call is *fixed*: it is repeated as it is, so that Redis recognizes it.
+    again for the others. From then on the call is *fixed*: it is repeated as it is, so that Redis recognizes it.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SharedCall(Generic[I, R]):
             if self.ended:
                 return None
             live = [caller for caller in self.callers if caller.phase is not Phase.ENDED]
-            # Those who left were told that nothing was sent, so their items may not be in the next try.
+            # Those who left learned that nothing was sent, so their items may not be in the next try.
             if not self._fixed and len(live) < len(self.callers):
                 self.callers = live
                 self._restart()
@@ -71,7 +71,7 @@ class SharedCall(Generic[I, R]):
     def answer(self, outcome: Any) -> None:
         """Take the reply to the last step, or the failure with which it ended."""
         if isinstance(outcome, Withdrawn):
-            return  # the next step begins anew
+            return  # the next step begins again
         failed = isinstance(outcome, Exception)
         step = self._step
         with self._lock:
@@ -112,7 +112,7 @@ class SharedCall(Generic[I, R]):
         self._end([error] * len(self.callers))
 
     def heir(self) -> Caller[I, R] | None:
-        """Return who goes on with this call when its leader leaves; None if everybody has left. It must be woken."""
+        """Return who continues this call when its leader leaves; None if everybody has left. It must be woken."""
         with self._lock:
             for caller in self.callers:
                 if caller.phase is Phase.IN_CALL:
@@ -133,15 +133,15 @@ class SharedCall(Generic[I, R]):
         return nothing_sent()
 
     def _sending(self) -> None:
-        """Note that the call is sent now; or withdraw it if somebody has left, who was told that nothing was sent."""
+        """Note that the call is sent now; or withdraw it if somebody has left, since nothing was sent for them."""
         with self._lock:
-            # Between `step` and here somebody may have left, and was told that nothing was sent: that must be true.
+            # Between `step` and here somebody may have left, and learned that nothing was sent: that must be true.
             if not self._fixed and any(caller.phase is Phase.ENDED for caller in self.callers):
                 raise Withdrawn
             self._sent = True
 
     def _begin(self) -> None:
-        # The one with most time decides how long tries go on. Others give up by themselves (`Coalescer.expire`).
+        # The one with most time decides how long tries continue. Others give up by themselves (`Coalescer.expire`).
         self._until = max(caller.until for caller in self.callers)
         self._tried = self._verb.attempt([caller.item for caller in self.callers], self._until)
         self._first = self._tried

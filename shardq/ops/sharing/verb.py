@@ -1,4 +1,4 @@
-"""What a coalescer must know of a verb: the call that it makes for several callers, and what its reply means."""
+"""A verb as a coalescer must know it: the call that it makes for several callers, and what its reply means."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 class Verb(ABC, Generic[I, R]):
-    """What calls of one verb of one queue look like.
+    """The form of the calls of one verb of one queue.
 
     The call of the common case is *tried* first. It is an object with the attributes `call` and `sendable`, the latter
-    what a driver sends for it; what else it holds is the verb's own.
+    for a driver to send; anything else in it is the verb's own.
     """
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Verb(ABC, Generic[I, R]):
     def give_out(
         self, tried: Any, results: Sequence[R | Exception], present: Sequence[bool]
     ) -> Sequence[R | Exception]:
-        """Return the results of the callers of a shared call, some of whom have left and are not *present*."""
+        """Return the results for the callers of a shared call; some have left and are not *present*."""
         return results
 
     def unclaimed(self, tried: Any) -> Op[None] | None:
@@ -58,4 +58,4 @@ class Verb(ABC, Generic[I, R]):
         return None
 
     def doubt(self, item: I) -> None:
-        """Note that the caller of *item* was told that it is unknown whether its call happened."""
+        """Note that the caller of *item* learned that it is unknown whether its call happened."""

@@ -132,7 +132,7 @@ def change_until(state: RouterState, verb: str, bindings: Sequence[Binding], unt
         done += changed
         known_version, underreplicated = change.known_version, change.underreplicated or underreplicated
     if isinstance((yield from outcome_of(current(state, until, max_age=0))), ShardqError):
-        state.checked = None  # the changes were made all the same: they are asked for before the copy is used
+        state.checked = None  # the changes were made anyway: they are asked for before the copy is used
     return Changes(done, underreplicated)
 
 
@@ -149,7 +149,7 @@ class _Change(msgspec.Struct):
 
     The script does nothing if one of these bindings was changed after that version. So a repeated call that arrives
     late changes nothing. If another client was faster, or this client's version is old, the call is made again with the
-    newer version. Changes are marked with the call's `nonce`, so a repetition is told what its first try did.
+    newer version. Changes are marked with the call's `nonce`, so the reply to a repetition says what its first try did.
     """
 
     state: RouterState
@@ -257,7 +257,7 @@ def _load_once(state: RouterState, loads: int, until: float) -> Op[None]:
     with state.lock:
         if state.loads != loads:
             return
-        # Under the lock: of several threads that find the copy stale one loads, the others wait.
+        # Under the lock: if several threads find the copy stale, one loads, the others wait.
         busy, state.loading = state.loading, True
     if busy:
         while state.loading:

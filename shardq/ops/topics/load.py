@@ -9,8 +9,8 @@ while it scans, and applies them at the end. This takes no longer than the scan,
 because the load reads the changes after each page, the stream needs to keep only those that are made during one page.
 If Redis has trimmed even these, the load must start again.
 
-At the end the load compares the number of bindings with that in Redis, because a scan that goes on after a restart or a
-failover may miss some.
+At the end the load compares the number of bindings with that in Redis, because a scan that continues after a restart or
+a failover may miss some.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from shardq.routing import Router
 
 log = logging.getLogger("shardq")
 CACHED_TOPICS: Final = 8192
-"""The results of so many lookups are kept: 2 MB, also if each topic is another one."""
+"""Lookups whose results are kept: 2 MB, also if each topic is another one."""
 MAX_NOTED = 100_000
-"""A load notes at most about so many changes before it applies them. This bounds its memory."""
+"""Changes that a load notes at most, about, before it applies them. This bounds its memory."""
 
 
 def empty_router() -> Router:

@@ -74,7 +74,7 @@ def ids_of(router: RouterState, states: Sequence[QueueState], outcomes: Sequence
         note_gone(router, (), there=found)
         return found
     for error in errors:
-        # This client is closed, or there is a bug: of that nothing is told queue by queue.
+        # The client is closed, or this is a bug: neither is reported per queue.
         if isinstance(error, ClosedError) or not isinstance(error, ShardqError):
             raise copied(error)
     gone = {state.keys.name for state in states if is_gone(state, found[state.keys.name])}
@@ -104,8 +104,8 @@ def note_gone(router: RouterState, gone: Collection[str], *, there: Collection[s
         router.gone.clear()
     router.gone.update(new)
     log.warning(
-        "router %r: %d bound queues do not exist, such as %r: they were deleted, or nobody has declared them yet. What "
-        "is published goes to the other queues only; `shardq topics unbind --gone` removes such bindings",
+        "router %r: %d bound queues do not exist, such as %r: they were deleted, or nobody has declared them yet. "
+        "Messages go to the other queues only; `shardq topics unbind --gone` removes such bindings",
         router.keys.name, len(new), new[0],
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ Words that are packed once are used again. In a large batch only the payload of 
 streams, the shard key and the tag are the same for all messages of the shard key, and to pack them for each took longer
 than all else that a client does for such a message.
 
-A `Call` of one message has some forty words, for each shard key others. That is much memory, of which little is in the
+A `Call` of one message has some forty words, for each shard key others. That is much memory, and little of it is in the
 processor's caches when the server has answered the call before. To touch it took a client longer than all else that a
 single write does, so the bytes of a single write are put together from words that all of them share.
 """
@@ -27,13 +27,13 @@ from shardq.protocol.packing import PACKED_KEYS, pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
 
 BYTE_POSITIONS = 255
-"""With up to so many declared streams, a position takes one byte; with more, two."""
+"""With up to this many declared streams, a position takes one byte; with more, two."""
 
 MIN_PACKED_WRITE = 8
-"""Messages from which on words that are packed already are worth their while."""
+"""Cached, already packed words pay off from this many messages on."""
 
 CACHED_SHARDS = 4096
-"""What messages of a shard key have in common is kept for as many of them: 0.9 MB at most, as tenants choose them."""
+"""Shard keys whose common parts of messages are kept: 0.9 MB at most, as tenants choose them."""
 
 WORDS = 4
 """Words of a plain message: positions, shard key, tag, payload."""
@@ -56,7 +56,7 @@ class WriteMany(Call):
 
 
 class _Lengths(dict[int, bytes]):
-    """What precedes a word of so many bytes."""
+    """The RESP header of a word of this length."""
 
     def __missing__(self, length: int) -> bytes:
         """Make it. There are few lengths in most batches."""
@@ -115,7 +115,7 @@ class StreamWords(dict[int, bytes]):
 
 
 class WriteKind(NamedTuple):
-    """What writes of one message have in common if they share `WriteWords`.
+    """The common part of writes of one message that share `WriteWords`.
 
     They declare as many streams, all or none have headers or options, and all or none declare few keys.
     """

@@ -1,4 +1,4 @@
-"""What a write with a key says in a partition that is its home no more: it was not stored, and is dealt again."""
+"""The error of a write with a key in a partition that is its home no more: it was not stored, and is dealt again."""
 
 from __future__ import annotations
 

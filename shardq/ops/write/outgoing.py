@@ -29,10 +29,10 @@ class Outgoing(msgspec.Struct, frozen=True):
     """A checked and encoded message. `delay` and `deadline` are ms from the write.
 
     `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
-    another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `most_ids`
-    is an id of a gateway's client, "token:id": the token keeps so many in the queue, and its own oldest go first.
-    `asked` says who asked for the write (see `Who`), of a message that goes alone. One with a key was `dealt` its
-    partition by the map of this generation (lua/knows.lua); if it `must_be_known` there, it goes to a former home.
+    another message has it; `takes_from` is the id of one that may have it anyway. A dedup key with `most_ids` is an id
+    of a gateway's client, "token:id": the token keeps this many in the queue, and its own oldest go first. `asked` says
+    who asked for the write (see `Who`), if the message goes alone. One with a key was `dealt` its partition by the map
+    of this generation (lua/knows.lua); if it `must_be_known` there, it goes to a former home.
     """
 
     shard_key: str | bytes
@@ -206,7 +206,7 @@ def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing
 
 
 def max_messages(choices: int) -> int:
-    """Return how many messages one call may have, each of which may go to one of *choices* streams."""
+    """Return how many messages one call may have if each may go to one of *choices* streams."""
     return max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
 
 

@@ -1,4 +1,4 @@
-"""What a write is told whose messages have no place in one of the queue's bounds."""
+"""The answer to a write whose messages have no place in one of the queue's bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARED: Final = {
     "max_dedup": "queue {name!r} may remember max_dedup = {limit:,} keys{part}",
 }
 LAST_PART_FROM: Final = 400
-"""A bound of so many has a last part (`Shares.may_use` in lua/shares.lua)."""
+"""A bound of at least this size has a last part (`Shares.may_use` in lua/shares.lua)."""
 
 _ADVICE: Final = {
     "max_len": "write later, or raise it",

@@ -17,7 +17,7 @@ def release(state: QueueState, dedup_keys: Sequence[str], timeout: float | None 
     """Let Redis forget *dedup_keys* that have a scope of their own.
 
     Return how many it remembered; fewer if a try got no answer and was repeated.
-    A later write with one of them stores a message anew. ConfigError for a bad key, BackendTimeout, BackendError.
+    A later write with one of them stores a message again. ConfigError for a bad key, BackendTimeout, BackendError.
     """
     until, known = state.until(timeout), 0
     checked = tuple(checked_key("dedup_key", key) for key in dedup_keys)

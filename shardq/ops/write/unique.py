@@ -1,4 +1,4 @@
-"""Messages with a unique key: what is done about a write when another message has its key.
+"""Messages with a unique key: the course of a write when another message has its key.
 
 The write itself decides whether it has (`lua/unique.lua`): with `on_conflict="existing"` it returns that one's
 id, else it writes nothing and names it. Then its writer raises, or gives that message the new payload. One that is
@@ -26,7 +26,7 @@ from shardq.sharding import key_bytes
 Result: TypeAlias = Written | ShardqError
 
 _Key: TypeAlias = tuple[Literal["unique", "dedup"], bytes, str]
-"""A key, of whom it is, and its text."""
+"""A key, its owner, and its text."""
 
 
 UNKNOWN: Final = "-"
@@ -89,7 +89,7 @@ def _later(state: QueueState, chunk: Sequence[Outgoing], holders: Collection[int
 
 
 def _write_later(state: QueueState, message: Outgoing, holder: str, until: float, writes: UniqueWrites) -> Op[Result]:
-    """Write *message*, of which *holder* has the unique key; '' if nobody knows who has it."""
+    """Write *message*, whose unique key *holder* has; '' if nobody knows who has it."""
     if holder == UNKNOWN:
         return Outdated(state.keys.name)
     if not holder:

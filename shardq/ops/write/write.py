@@ -105,7 +105,7 @@ class TriedWrite(NamedTuple):
 
     @property
     def sendable(self) -> Call:
-        """What a driver sends."""
+        """The request for a driver."""
         return self.call
 
 
@@ -190,7 +190,7 @@ class WriteCoalescer(Coalescer[Outgoing, Written]):
 class PartWrites(Writes):
     """The writes of one partition of a queue: the ids say which it is.
 
-    What has a key that may be known elsewhere is dealt anew, once that is asked.
+    A message with a key that may be known elsewhere is dealt again, once that is asked.
     """
 
     def attempt(self, messages: Sequence[Outgoing], until: float) -> TriedWrite | LoneWrite | None:
@@ -204,14 +204,14 @@ class PartWrites(Writes):
         return None if found is None else placed_ids(found, self._state.number)
 
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
-        """Do as that of a queue. What has a key that may be known elsewhere goes where it is."""
+        """Do as that of a queue. A message with a key that may be known elsewhere goes where it is."""
         if tried is None and (parts := self._parts_to_ask(messages)) is not None:
             dealt: list[Result] = yield from parts.store_in_turn(messages, until, shared=len(messages) > 1)
             return dealt
         return (yield from self._op(messages, until, tried))
 
     def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
-        """Store *messages* in this partition. What finds none there, since it was deleted, is dealt again.
+        """Store *messages* in this partition. A message that finds none there, since it was deleted, is dealt again.
 
         So is what has a key, and was dealt by a map that is old by now.
         """
@@ -240,7 +240,7 @@ class PartWrites(Writes):
 
 
 class DealtWrites(Writes):
-    """The writes of a queue that is found to have partitions, of callers who met before that: each goes to its home."""
+    """The writes of a queue that is found to have partitions, by callers who met before that: each goes to its home."""
 
     def attempt(self, messages: Sequence[Outgoing], until: float) -> None:
         """Make no call to the head."""
@@ -295,8 +295,8 @@ def _store(
 ) -> Op[list[Result]]:
     """Store one chunk. Return an id or an error for each message: it raises none, since some may be stored by then.
 
-    The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
-    refused as a whole is tried again one by one, so that nobody suffers for another's message.
+    The first call is that of *tried*, if given. The messages of a *shared* call belong to several callers: a call that
+    was refused as a whole is tried again one by one, so that nobody suffers for another's message.
 
     A queue may be found to have partitions meanwhile, or others. Then a key may be known in another one. So messages
     with keys are dealt again; but first this asks whether a try was done, by a call that has none of them.

@@ -15,7 +15,7 @@ MAX_HELD: Final = 100_000
 
 
 class Batches(NamedTuple):
-    """What is known of a query's batches: how many have succeeded, and how many rows the next one may have (0: any)."""
+    """The state of a query's batches: how many have succeeded, and how many rows the next one may have (0: any)."""
 
     done: int = 0
     most: int = 0
@@ -25,16 +25,16 @@ class Batches(NamedTuple):
         return min(limit, self.most or limit)
 
     def succeeded(self) -> Batches:
-        """What is known after a batch that succeeded."""
+        """The state after a batch that succeeded."""
         return Batches(self.done + 1, 2 * self.most if 2 * self.most < MAX_HELD else 0)
 
     def failed(self, size: int) -> Batches:
-        """What is known after a batch of this *size* that failed."""
+        """The state after a batch of this *size* that failed."""
         return Batches(self.done, max(1, size // 2))
 
     @classmethod
     def before(cls, end: Mapping[str, Any]) -> Batches:
-        """What was known before the micro-batch that ends at the offset *end*; older versions wrote nothing down."""
+        """The state before the micro-batch that ends at the offset *end*; older versions wrote nothing down."""
         return cls(end.get("done", 0), end.get("most", 0))
 
     @property
@@ -44,7 +44,7 @@ class Batches(NamedTuple):
 
     @classmethod
     def of(cls, stored: bytes | None) -> Batches:
-        """What was stored; nothing is known if that is no text of ours."""
+        """The stored state; nothing is known if that is no text of ours."""
         try:
             done, most = map(int, (stored or b"").split())
         except ValueError:

@@ -144,5 +144,5 @@ class Block:
 
 
 def name_of(spark: SparkSession) -> str:
-    """What the blocks of one application have in common: text that can be a part of a key."""
+    """The common name of the blocks of one application: text that can be a part of a key."""
     return sha256(spark.conf.get("spark.app.name", "").encode()).hexdigest()[:16]

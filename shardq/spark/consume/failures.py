@@ -1,4 +1,4 @@
-"""What the failed batches of a Spark job say about a message. No I/O.
+"""The record of a Spark job's failed batches in a message. No I/O.
 
 A job fails as a whole, and mostly for no fault of its messages: its sink is down. So a failed batch costs them nothing
 but time. Yet one message may be the cause, each time. It is found by halves: batches become smaller until it stands
@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 FAILURES: Final = 3
-"""A message is the cause if so many batches failed with it, each apart from the one before; the last two it alone."""
+"""A message is the cause if this many batches failed with it, each apart from the one before; the last two it alone."""
 MAX_DELAY_SECONDS: Final = 60
 """The longest delay, in seconds."""
 
@@ -61,7 +61,7 @@ class Failures:
 
     @classmethod
     def of(cls, last_error: str) -> Failures:
-        """What the last error of a message tells; nothing, if it comes from elsewhere."""
+        """The state in the last error of a message; nothing, if it comes from elsewhere."""
         found = _RECORD.match(last_error)
         if found is None:
             return cls()
@@ -69,7 +69,7 @@ class Failures:
         return cls(batches, apart, alone, row, rows, done, found[7])
 
     def after(self, batch: FailedBatch) -> Failures:
-        """What is known once another *batch* has failed with the message."""
+        """The state once another *batch* has failed with the message."""
         apart = self.batches > 0 and self.query == batch.query and self.done < batch.done
         return Failures(
             batches=self.batches + 1,
@@ -104,7 +104,7 @@ class Failures:
         )
 
     def reason(self, cause: str) -> str:
-        """Why the message is rejected: what the job said."""
+        """The reason for which the message is rejected: the job's text."""
         return f"{cause} ({self.batches} batches failed with this message, the last with it alone, and others did not)"
 
 

@@ -1,4 +1,4 @@
-"""What a streaming query holds of one queue: the leases of a micro-batch, and their record in Redis."""
+"""A streaming query's hold of one queue: the leases of a micro-batch, and their record in Redis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shardq.spark.ops import holds
 
 
 class End(Enum):
-    """What became of a micro-batch: its messages are settled, or were given back; or all leases had ended."""
+    """The end of a micro-batch: its messages are settled, or were given back; or all leases had ended."""
 
     DONE = "done"
     FAILED = "failed"
@@ -94,7 +94,7 @@ class Hold:
         return len(self.held)
 
     def take_up(self, batch: int) -> bool:
-        """Go on with a micro-batch that a query began before. Return whether Redis knows of it.
+        """Continue a micro-batch that a query began before. Return whether Redis knows of it.
 
         Leases that have ended meanwhile are left out: their messages come again, here or elsewhere.
         """

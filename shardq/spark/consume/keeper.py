@@ -18,7 +18,7 @@ log = logging.getLogger("shardq")
 class HoldKeeper:
     """Extends the leases that are *held* every third of their time, from now on until it is closed.
 
-    What was settled meanwhile, by the job or because its lease ended, is left out from then on.
+    Messages settled meanwhile, by the job or because their leases ended, are left out from then on.
     """
 
     def __init__(self, client: Client, state: QueueState, held: Sequence[Received], visibility: float) -> None:

@@ -17,7 +17,7 @@ from shardq.sharding import key_bytes
 
 
 class ReaderLease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
-    """What settling a delivery needs, and a row of what Spark holds.
+    """The fields that settling a delivery needs, in a row of a query's hold.
 
     Token and shard key are bytes, since a shard key may be no UTF-8.
     """

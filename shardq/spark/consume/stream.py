@@ -125,7 +125,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if any(rows.values()):
                 return rows
             if not rows:
-                threading.Event().wait(wait)  # it may be made anew
+                threading.Event().wait(wait)  # it may be recreated
         return {}
 
     def _chosen(self, rows: dict[str, int], name: str, room: int) -> tuple[dict[str, int], int]:
@@ -203,7 +203,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [LeasedPart(tuple((queue, packed(some)) for queue, some in task)) for task in tasks]
 
     def _begun(self, end: Offset) -> list[Hold]:
-        """What is held of the micro-batch that ends at *end*. Begun for the third time, it is given back."""
+        """The hold of the micro-batch that ends at *end*. Begun for the third time, it is given back."""
         known: list[Hold] = []
         again: list[Hold] = []
         for queue in end["rows"]:
@@ -269,7 +269,7 @@ def _in_turn(waiting: Mapping[str, int], most: int, batch: int) -> dict[str, int
 
 
 def batches_after(end: Offset, ends: set[End]) -> Batches:
-    """What is known of a query's micro-batches once that which ends at *end* has ended like this."""
+    """The state of a query's micro-batches once that which ends at *end* has ended like this."""
     before = Batches.before(end)
     if End.FAILED in ends:
         return before._replace(most=end.get("half", 0))

@@ -30,14 +30,14 @@ LOST_OFFSETS = "Redis has lost what it knew"
 """So an error begins after which the same write id would store rows twice."""
 
 REMEMBER_COMPLETE = 2 * 3600
-"""Redis remembers a complete write for so many seconds: at least as long as a producer sequence."""
+"""Seconds for which Redis remembers a complete write: at least as long as a producer sequence."""
 
 
 @dataclass(slots=True)
 class BulkOffset:
     """How far one partition of a bulk write is: `stored` rows are in Redis, and all of them together have the `mark`.
 
-    `write_id` and `partition` name it. `batch` counts up when the same write goes on with more rows (a micro-batch).
+    `write_id` and `partition` name it. `batch` counts up when the same write continues with more rows (a micro-batch).
     The offset of a new batch replaces that of the one before, because a batch begins only when all partitions of the
     batch before are stored. So an endless write costs one field per partition. A writer of an earlier batch that still
     runs is refused. Redis remembers the offset for `remember` seconds after its last call. `began` is when the write
@@ -79,7 +79,7 @@ class BulkOffset:
         return self.own.upto(first, rows.shard_keys, rows.bodies, at)
 
     def is_of(self, first: int, rows: Rows, at: int) -> bool:
-        """Whether the stored rows, the last of which is the one before *at*, are these and those before them."""
+        """Whether the stored rows up to the one before *at* are these and those before them."""
         if Checksum.made(self.mark):
             return self.mark == self.mark_of(first, rows, at)
         return not at or self.mark == rows.mark(at - 1)
@@ -101,7 +101,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
             raise too_many(state, offset)
         if not (yield from tries.again(trouble)):
             raise give_up_error(state, trouble, pace, RESUMABLE)
-    offset.mark_of(first, rows, len(rows))  # the next page goes on from here, also behind rows that others stored
+    offset.mark_of(first, rows, len(rows))  # the next page continues from here, also behind rows that others stored
     yield from upkeep(state, state.clock.monotonic())
 
 
@@ -195,8 +195,8 @@ def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
     """Let Redis forget the *offsets* of a write whose rows are all stored, `REMEMBER_COMPLETE` seconds from now.
 
     Until then they stop copies of its writers that may still run. Do not call this for a write that may be started
-    again or go on with another batch. After BackendTimeout or BackendError the offsets may be remembered for their full
-    time.
+    again or continue with another batch. After BackendTimeout or BackendError the offsets may be remembered for their
+    full time.
     """
     for at in range(0, len(offsets), 1000):
         fields = [offset.field for offset in offsets[at : at + 1000]]

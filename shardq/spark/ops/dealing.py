@@ -1,8 +1,8 @@
 """By how many partitions the rows of a part of a bulk write are dealt: the same for each try, whatever the map is then.
 
 Each partition of the queue has a bulk offset of its own for the part, and a row is known by its number among the part's
-rows there. So another try must deal all rows as the first one did. What that went by is fixed by its first call: the
-head keeps it as a bulk offset of the part, with one row that is none, and a mark that says it.
+rows there. So another try must deal all rows as the first one did. The map and the number that it went by are fixed by
+its first call: the head keeps them as a bulk offset of the part, with one row that is none, and a mark that says it.
 
 A partition that is not written to any more is read as all others, so its rows are as good there. If it is gone, so is
 what it remembered, and nothing more is stored.
@@ -24,8 +24,9 @@ from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, rows_call
 
 _MARK: Final = re.compile(r"w(\d{1,2})t(\d{1,15})")
 _MIN_YOUNGER_MS: Final = 1_800_000
-"""Milliseconds by which a partition that was made anew is younger than what was fixed: a drained one stays for an
-hour. So clocks of nodes may differ."""
+"""Milliseconds by which a partition that was recreated is younger than the fixed map: a drained one stays for an hour.
+So clocks of nodes may differ.
+"""
 
 
 class Dealing(NamedTuple):
@@ -64,7 +65,7 @@ def dealing(head: QueueState, offset: BulkOffset, written: int, pace: RowPace) -
 
 
 def check_there(offset: BulkOffset, dealt: Dealing, states: Sequence[QueueState], number: int) -> None:
-    """ConfigError if partition *number* is gone, or was made anew since then: it has forgotten what it stored."""
+    """ConfigError if partition *number* is gone, or was recreated since then: it has forgotten what it stored."""
     if number >= len(states) or (number and created_ms(states[number].view.id) > dealt.fixed_at + _MIN_YOUNGER_MS):
         raise ConfigError(
             f"rows of partition {offset.partition} of write id {offset.write_id!r} were dealt to {dealt.written} "

@@ -1,4 +1,4 @@
-"""What a streaming query of Spark holds, written down in Redis, so that a query that is started again finds it.
+"""A streaming query's hold, written down in Redis, so that a query that is started again finds it.
 
 The key of a hold is a hash: the number of a micro-batch, and a record of its leases. At most two micro-batches are in
 it: one that is worked on, and one that is about to be. Other fields have what else is known of the query's batches.

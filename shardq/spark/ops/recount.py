@@ -19,7 +19,7 @@ FIELDS_AT_ONCE = 1000
 
 
 class Recount(NamedTuple):
-    """The offsets of which Redis knows fewer rows than were stored.
+    """The offsets whose rows in Redis are fewer than were stored.
 
     They are `lost` if the rows are gone as well, and `forgotten` if Redis may have lost the offsets alone.
     """
@@ -29,7 +29,7 @@ class Recount(NamedTuple):
 
 
 def recount(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[Recount]:
-    """Return of which *offsets* Redis knows fewer rows than they say are `stored`. BackendTimeout, BackendError."""
+    """Return those *offsets* whose rows in Redis are fewer than they say are `stored`. BackendTimeout, BackendError."""
     lost: list[BulkOffset] = []
     forgotten: list[BulkOffset] = []
     for at in range(0, len(offsets), FIELDS_AT_ONCE):

@@ -68,9 +68,9 @@ class RowPace:
 
 
 class Tries:
-    """How a write of rows goes on after trouble: `size` rows in its next call, tried until local time `until`.
+    """The course of a write of rows after trouble: `size` rows in its next call, tried until local time `until`.
 
-    Rows that were stored start the time anew. While the queue is full, the writer has its own patience.
+    Rows that were stored start the time again. While the queue is full, the writer has its own patience.
     """
 
     __slots__ = ("_full_until", "_pace", "_state", "_tries", "size", "until")

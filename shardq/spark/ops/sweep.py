@@ -79,12 +79,12 @@ class KeyShare(NamedTuple):
 
 
 def share_of(shard_key: bytes, salt: int, of: int) -> int:
-    """Return in which of so many shares a shard key is."""
+    """Return in which of *of* shares a shard key is."""
     return zlib.crc32(shard_key, salt) % of
 
 
 class Portion(NamedTuple):
-    """What one sweep reads: a piece, or of it the messages with some shard keys, and of large ones those of a *cut*."""
+    """The part that one sweep reads: a piece, or its messages with some shard keys, or those of a *cut*."""
 
     piece: Piece = Piece()
     share: KeyShare | None = None
@@ -192,7 +192,7 @@ def _delayed(member: bytes) -> _Known | None:
 
 
 def _sized_key(member: bytes) -> tuple[bytes, int]:
-    """Return the shard key of a member that begins with "size:key:", and where it goes on behind that."""
+    """Return the shard key of a member that begins with "size:key:", and where it continues behind that."""
     found = _SIZE.match(member)
     end = found.end() + int(found[1]) if found else 0
     return (member[found.end() : end], end + 1) if found else (b"", 0)
@@ -221,7 +221,10 @@ class OverflowHolder(NamedTuple):
 
 
 def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op[tuple[bytes, list[OverflowHolder]]]:
-    """Return where to go on after *cursor*, and some overflows; one may come twice. With *shard_keys* only theirs."""
+    """Return where to continue after *cursor*, and some overflows; one may come twice.
+
+    With *shard_keys* only theirs.
+    """
     call = Call.on(state.keys, "holders", (cursor, _SCANNED, *shard_keys))
     following, flat = yield from retry_until(always(call), state.until(), state.clock)
     found = []
@@ -272,7 +275,10 @@ def bodies(state: QueueState, entries: Sequence[bytes]) -> Op[list[tuple[bytes, 
 
 
 def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
-    """Return where to go on after *cursor*, and the ids of some messages that lie by themselves. One may come twice."""
+    """Return where to continue after *cursor*, and the ids of some messages that lie by themselves.
+
+    One may come twice.
+    """
     call = Call.on(state.keys, "alone", (cursor, _SCANNED))
     following, found = yield from retry_until(always(call), state.until(), state.clock)
     return following, found
@@ -281,7 +287,7 @@ def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
 def moves(state: QueueState) -> Op[tuple[bytes | None, ...]]:
     """Return what changes when messages leave a stream or an overflow, or come back from the dead letters.
 
-    Of each delivery the field `offset` tells, which only grows.
+    The field `offset` counts each delivery, and only grows.
     """
     return tuple((yield from ask(state, "HMGET", state.keys.meta, *_MOVES)))
 

@@ -37,7 +37,7 @@ def _is_of(field: bytes, beginning: bytes) -> bool:
 def _fields(state: QueueState) -> Op[list[bytes]]:
     """Return the fields of all bulk offsets, by their ends.
 
-    An end only moves backwards when nobody asks for its write any more. So none is missed, although writes go on.
+    An end only moves backwards when nobody asks for its write any more. So none is missed, although writes continue.
     """
     found: dict[bytes, None] = {}
     start, count = "-inf", FIELDS_A_CALL

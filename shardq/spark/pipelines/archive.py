@@ -23,7 +23,7 @@ from shardq.spark.pipelines.report import PipelineProgress
 from shardq.spark.schema import table_schema
 
 TABLES: Final = {"journal": "time", "dead": "died_at"}
-"""What is archived, and by which column's day."""
+"""The archived tables, and by which column's day."""
 
 BATCH: Final = re.compile(r"batch=(\d{12})(?:-(\d{12}))?")
 DONE: Final = "_SUCCESS"
@@ -43,7 +43,7 @@ class Archive:
         self.path = self._folder.path
 
     def table(self, name: str) -> DataFrame:
-        """What is archived of *name*, journal or dead, each event once, also while a compaction is half done."""
+        """The archived events of *name*, journal or dead, each once, also while a compaction is half done."""
         if not self.live(name):
             raise ConfigError(f"there is no archive of {name} in {self.path}")
         return self._read(name, self.live(name))
@@ -72,7 +72,7 @@ class Archive:
         return Checkpoint.newest(self._folder, name).finished
 
     def check(self, name: str, queues: Sequence[str] = ()) -> None:
-        """ConfigError unless the checkpoint goes on behind what is archived, of *queues*, too.
+        """ConfigError unless the checkpoint continues behind the archived events, for *queues*, too.
 
         If it does not, batches that are there would be overwritten, or rows archived twice.
         """
@@ -90,7 +90,7 @@ class Archive:
         )
 
     def adopt(self, name: str, queues: Sequence[str]) -> None:
-        """Begin a new checkpoint behind what is archived, unless the checkpoint is one that goes on there.
+        """Begin a new checkpoint behind the archived events, unless the checkpoint is one that continues there.
 
         ConfigError if nobody knows whether the newest batch is whole.
         """
@@ -160,11 +160,11 @@ class Archive:
         adopt: bool = False,
         pattern: str = "",
     ) -> int:
-        """Archive what is new in *name* of the *queues*; how many rows that were. Every so many seconds, until stopped.
+        """Archive what is new in *name* of the *queues*; how many rows that were. Every *every* seconds, until stopped.
 
-        *options* are those of format("shardq"), `url` among them. A query that was killed goes on where it was. If its
-        checkpoint is gone, that is a ConfigError, or with *adopt* it goes on behind what is archived. With a *pattern*,
-        of which *queues* are those that match now, others that match and come later are archived, too.
+        *options* are those of format("shardq"), `url` among them. A query that was killed continues where it was. If
+        its checkpoint is gone, that is a ConfigError, or with *adopt* it continues behind the archived events. With a
+        *pattern*, others that match and come later than *queues* are archived, too.
         """
         if adopt:
             self.adopt(name, queues)

@@ -1,4 +1,4 @@
-"""What earlier runs have stored, as far as the queues remember it: rows of the same files, and rows that were bad."""
+"""The rows that earlier runs have stored, as far as queues remember: rows of the same files, and bad rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_IDS: Final = 3
 def tell_known(
     rows: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: PipelineProgress
 ) -> None:
-    """Report how many files of *rows* other loads have stored in *queues*: what *write_id* stores of them is doubled.
+    """Report how many files of *rows* other loads have stored in *queues*: *write_id* stores them again.
 
     That is so if folders overlap, or a file was touched, or changed after it was loaded.
     """

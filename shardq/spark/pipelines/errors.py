@@ -83,7 +83,7 @@ ADVICE: Final[tuple[tuple[str, str], ...]] = (
         "Spark's master does not answer, or it has ended the session: check --master, and run it again",
     ),
 )
-"""What stands somewhere in a message or its causes, and what to say then. The first that fits is what is said."""
+"""Text that stands somewhere in a message or its causes, and the advice then. The first that fits is what is said."""
 
 
 def line_of(error: Exception) -> str:

@@ -22,7 +22,7 @@ SPLIT_SETTINGS: Final = {"spark.sql.files.maxPartitionBytes": str(SPLIT), "spark
 other files nor the number of cores has a say in where a file is cut."""
 
 PER_TASK: Final = 16
-"""A task reads so many pieces where there are many, so that a hundred thousand of them are not as many tasks."""
+"""Pieces that a task reads where there are many, so that a hundred thousand of them are not as many tasks."""
 
 NARROW_STEPS: Final = frozenset({"LogicalRelation", "StreamingRelation", "SubqueryAlias", "Project", "Filter"})
 """The steps of a query that leave the rows of a piece together and in order. Views do, but they hide `_metadata`."""

@@ -17,7 +17,7 @@ DRAFT: Final = ".new"
 
 @dataclass(slots=True)
 class Folder:
-    """What is in the folder; parts of a path are joined with it."""
+    """The contents of the folder; parts of a path are joined with it."""
 
     spark: SparkSession
     path: str

@@ -160,7 +160,7 @@ def _prepared(reader: Any, form: str, schema: str | StructType | None, options: 
 def following(
     rows: DataFrame, store: Callable[[DataFrame, int], None], name: str, checkpoint: str, every: float | None
 ) -> StreamingQuery:
-    """A query that gives *store* the micro-batches of *rows*: of all that is there, or one *every* so many seconds."""
+    """A query that gives *store* the micro-batches of *rows*: of all that is there, or one *every* *every* seconds."""
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
     writer = rows.writeStream.foreachBatch(store).option("checkpointLocation", checkpoint)
     return writer.queryName(name).trigger(**trigger).start()

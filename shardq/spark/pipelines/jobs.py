@@ -93,7 +93,7 @@ class JobsFolder:
         return self.spark.read.schema(kinds).parquet(self.folder.to(*parts))
 
     def state(self, run: FolderRun) -> State:
-        """Return what the next run goes on from, but for the open jobs and the dead letters: these may be many."""
+        """Return the state of the next run, but for the open jobs and the dead letters: these may be many."""
         name = run_name(run.number)
         return State(
             controls=self._small(SETTINGS, "state", name, "controls.parquet"),
@@ -132,7 +132,7 @@ class JobsFolder:
                 self.write_small(found, table, name)
 
     def finish(self, run: FolderRun, state: State) -> None:
-        """Write the rest of what the next run goes on from, then that this one is done."""
+        """Write the rest of the state for the next run, then that this one is done."""
         name = run_name(run.number)
         self.write_small(state.present, "present", name)
         self.write_small(state.controls, "state", name, "controls.parquet")
@@ -212,7 +212,7 @@ def _span(options: Mapping[str, str], name: str, told: Mapping[str, Any] | None,
 
 
 def archived_batch(spark: SparkSession, path: str, names: Sequence[str], run: FolderRun) -> EventBatch:
-    """What is archived behind a run, of some queues or of all."""
+    """The archived part behind a run, for some queues or all."""
     events = Archive(spark, path).table("journal")
     if "queue_id" not in events.columns:
         raise ConfigError("the archive lacks the column queue_id: archive the journal to a new folder")
@@ -261,7 +261,7 @@ def _add(folder: JobsFolder, batch: EventBatch, seen: Seen) -> Totals:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the events of a run are of: queues by their ids, when these begin, how far they are read; and how many."""
+    """The origin of a run's events: queues by their ids, when these begin, how far they are read; and how many."""
 
     lives: dict[str, Life]
     begins: dict[str, Any]

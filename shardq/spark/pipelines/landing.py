@@ -45,7 +45,7 @@ CLAIM: Final = "shardq.json"
 class Landing:
     """A streaming query into *queue* that knows by its *checkpoint* which files are loaded.
 
-    A batch is written like a load under *write_id*: by file, so it is all the same in which batch a file comes, also
+    A batch is written like a load under *write_id*: by file, so it does not matter in which batch a file comes, also
     when Spark replays one. Without *every* (seconds) the query ends when all files that are there are loaded.
     """
 

@@ -89,7 +89,7 @@ def _key(column: Column, name: str, kind: DataType) -> Column:
 
 
 def _seconds(column: Column, name: str, kind: DataType) -> Column:
-    """Seconds of text, as CSV has them, are numbers here; what is no number is NaN, which no message may have."""
+    """Seconds of text, as CSV has them, are numbers here; other text is NaN, which no message may have."""
     if not isinstance(kind, StringType):
         return column
     return F.when(column.isNotNull(), F.coalesce(column.try_cast("double"), F.lit(math.nan)))
@@ -154,7 +154,7 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
 
 
 def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:
-    """Write the rows *made* by `messages` under *write_id*. PipelineFailed says how to go on when it fails."""
+    """Write the rows *made* by `messages` under *write_id*. PipelineFailed says how to continue when it fails."""
     with overridden(made.sparkSession, SPLIT_SETTINGS):
         try:
             with explained():

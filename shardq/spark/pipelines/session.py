@@ -91,7 +91,7 @@ def patient(master: str) -> str:
 
 
 def stop() -> None:
-    """Stop Spark, and end the JVM if this process started it: it would go on for a while."""
+    """Stop Spark, and end the JVM if this process started it: it would continue for a while."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # Py4J logs the stack of a thread that is waiting for an answer now
     try:

@@ -19,7 +19,7 @@ from shardq.spark.privates import session_there
 class Watch:
     """Shows every *every* seconds which step runs, for how long, how far it is, and how many Spark tasks are done.
 
-    Of streaming queries it shows the rows a second, too.
+    For streaming queries it shows the rows a second, too.
 
     `show` gets the line, on a thread of its own, and "" when the step is over.
     """
@@ -69,7 +69,7 @@ def streams() -> str:
 
 
 def rates(last: StreamingQueryProgress) -> str:
-    """Of a batch without rows nothing but what the sources measure."""
+    """A batch without rows has nothing but the measures of the sources."""
     came, done = _finite(last.inputRowsPerSecond), _finite(last.processedRowsPerSecond)
     figures = [f"{came:,.0f} rows/s come", f"{done:,.0f} rows/s done"] if last.numInputRows else []
     found = [f"{name} {value}" for each in last.sources for name, value in sorted(each.metrics.items())]

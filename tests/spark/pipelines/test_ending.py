@@ -90,7 +90,7 @@ def test_it_reports_when_it_is_ended_while_it_waits(following: Following, number
     ended, out, told = following.end(number)
     name = {130: "Ctrl-C", 143: "SIGTERM"}[code]
     assert (ended, out.split()) == (code, ["journal", "rows", "21"]), told
-    assert told[-2] == f"shardq: ended by {name}; run it again, and it goes on with what is left"
+    assert told[-2] == f"shardq: ended by {name}; run it again, and it continues with the rest"
     assert told[-1].startswith("shardq: archive took ")
     assert len(told) <= 5, told  # with the batch, and where the archive is
 

@@ -1,4 +1,4 @@
-"""`manage.py shardq_worker`: run the tasks of a backend, of all its queues or of some."""
+"""`manage.py shardq_worker`: run the tasks of a backend, in all its queues or some."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shardq.worker.process_one import go_on_below
 
 
 class Command(BaseCommand):
-    """Run tasks until SIGTERM or Ctrl-C; what runs then has --grace seconds to finish."""
+    """Run tasks until SIGTERM or Ctrl-C; tasks that run then have --grace seconds to finish."""
 
     help = "Run the tasks that shardq.django.Backend keeps in Redis, until SIGTERM or Ctrl-C."
 
@@ -56,7 +56,7 @@ class Command(BaseCommand):
                 raise CommandError("QUEUES of Django's settings names no queue: use --queue NAME")
             if wrong := [name for name in names if backend.names and name not in backend.names]:
                 raise CommandError(f"QUEUES of Django's settings have no {wrong[0]!r}")
-            # In no context of whoever calls this: in an async test, sync_to_async would wait for that test's thread.
+            # In no context of the caller: in an async test, sync_to_async would wait for that test's thread.
             Context().run(self._work, backend, names, settings)
         except ConfigError as error:
             raise CommandError(str(error)) from error
