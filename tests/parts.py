@@ -153,6 +153,7 @@ ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is
 HISTORY = Part(
     "the project's history (git)", _has_history,
     "tests of a client of an earlier version are", "clone it with git, and the whole of it: git fetch --unshallow",
+    is_optional=True,
 )  # fmt: skip
 HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
 CURL = Part("curl", lambda: shutil.which("curl") is not None, "pages that ask a web server are", "apt-get install curl")

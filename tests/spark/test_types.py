@@ -30,6 +30,7 @@ SQL = """
 """
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 def test_each_type_is_read_as_it_was_written(spark: Any, url: str, queue: Queue, codec: str) -> None:
     frame = spark.sql(SQL)
@@ -43,6 +44,7 @@ def test_each_type_is_read_as_it_was_written(spark: Any, url: str, queue: Queue,
     assert row.payload.long == -datetime.timedelta(days=3, hours=4, minutes=5, seconds=6, microseconds=7)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("value", "column"),
     [
