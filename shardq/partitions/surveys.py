@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from shardq.model import Controls, Tenant
 from shardq.ops.inspect.tenants import Account, Census
 from shardq.ops.operate.counting import Counted
+from shardq.outlook.together import longest
 from shardq.partitions import sums
 from shardq.sharding import key_bytes
 
@@ -34,6 +35,21 @@ def named(found: Sequence[Sequence[Tenant]]) -> list[Tenant]:
     """Return what each of these tenants has in all partitions, in the order in which they were named."""
     together = {key_bytes(each.shard_key): each for each in sums.tenants(found, "backlog")}
     return [together[key_bytes(each.shard_key)] for each in found[0]]
+
+
+def in_all(found: Sequence[Tenant], home: int) -> Tenant:
+    """Return what one tenant has in all partitions. What is set for it, and its neighbours, are those of its *home*."""
+    [together] = sums.tenants([[each] for each in (*found[home:], *found[:home])], "backlog")
+    return together
+
+
+def completed(shown: Sequence[Tenant], found: Sequence[Sequence[Tenant]], order: str) -> list[Tenant]:
+    """Return the tenants that are *shown*, with what is *found* of them in all partitions, in this order."""
+    ages = {key_bytes(each.shard_key): each.oldest_age for each in shown}
+    rows = [
+        replace(each, oldest_age=longest((each.oldest_age, ages[key_bytes(each.shard_key)]))) for each in named(found)
+    ]
+    return sums.tenants([rows], order)
 
 
 def leaders(found: Sequence[tuple[list[bytes], list[bytes]]]) -> tuple[list[bytes], list[bytes]]:

@@ -92,11 +92,11 @@ def test_it_follows_a_queue_that_is_deleted_and_made_anew(cli: Command, queue: Q
         assert process.stderr
         assert b"configured" in process.stdout.readline()
         queue.delete(expected=None)
-        assert b"was deleted; if it is made anew" in process.stderr.readline()
+        assert b"was deleted; if it is recreated" in process.stderr.readline()
         queue.read_many(1)
         queue.configure(journal=100)
         queue.write("x", shard_key="t")
-        assert b"was made anew" in process.stderr.readline()
+        assert b"was recreated" in process.stderr.readline()
         assert b"configured" in process.stdout.readline()
         assert b"written" in process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -114,7 +114,7 @@ def test_rows_without_numbers_go_home_and_those_with_dedup_keys_are_refused(url:
     assert {each.number for each in parted.partitions() if each.stats and each.stats.backlog} == {0, 1, 2}
     assert numbers(parted) == list(range(ROWS))
     sinks = Sinks(Writing(url=url, queue=parted.name, idempotence="key"), "w", 0, 1)
-    with pytest.raises(ConfigError, match="a dedup_key may be known in a former home"):
+    with pytest.raises(ConfigError, match="a dedup_key or unique_key may be known in a former home"):
         sinks.of(parted.name, "0").store(Rows(["a"], "b", [b""], [b""], ["||key"]))
 
 

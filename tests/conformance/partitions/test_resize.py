@@ -250,16 +250,11 @@ def moved(world: World, queue: Queue) -> Queue:
     return queue
 
 
-NOT_YET = "of one whose home has moved, not all partitions are asked"
-
-
-@pytest.mark.xfail(reason=NOT_YET, raises=AssertionError, strict=True)
 def test_what_is_said_of_a_tenant_has_what_is_in_its_former_home(moved: Queue) -> None:
     found = moved.tenant(MOVED)
     assert (found.backlog, found.in_flight) == (2, 1)
 
 
-@pytest.mark.xfail(reason=NOT_YET, raises=AssertionError, strict=True)
 def test_a_list_of_tenants_has_what_each_has_in_all_partitions(moved: Queue) -> None:
     """Also in one where it has nothing of what the list is ordered by."""
     (found,) = moved.tenants("backlog")

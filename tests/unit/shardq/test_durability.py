@@ -201,7 +201,7 @@ def test_none_asks_for_nothing() -> None:
         (DISK, {"appendfsync": "everysec"}, "needs appendfsync always, but it is everysec"),
         (DISK, {"appendfsync": None}, "could not check that every write is synced"),
         (DISK, {"rewrite_pauses_fsync": True}, "needs no-appendfsync-on-rewrite no"),
-        (DISK, {"rewrite_pauses_fsync": None}, "could not check that syncing goes on"),
+        (DISK, {"rewrite_pauses_fsync": None}, "could not check that syncing continues"),
         (Durability("replica", 3), {"min_replicas": 3}, "needs 3 connected replicas, but there are 2"),
         (REPLICA, {"replicas": None}, "could not check that enough replicas"),
         (REPLICA, {"min_replicas": 0}, "should have min-replicas-to-write 1, but it is 0"),
