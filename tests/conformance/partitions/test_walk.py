@@ -53,7 +53,7 @@ def test_each_verb_of_a_queue_is_in_a_move(open_queue: OpenQueue, world: World, 
     """And of its schedules."""
     world.partitions = 3
     ops = PartedOps(open_queue, world, rng, world.client().queue(open_queue(create=False).name))
-    moves = "".join(map(inspect.getsource, [*ops.moves(), ops.listed, ops.letters]))
+    moves = "".join(map(inspect.getsource, [*ops.moves(), ops._store, ops.listed, ops.letters]))
     called = {
         *(f"Queue.{name}" for name in re.findall(r"(?:queue|_other)\.(\w+)\(", moves)),
         *(f"Schedules.{name}" for name in re.findall(r"queue\.schedules\.(\w+)\(", moves)),
