@@ -143,7 +143,7 @@ test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole
 soak: setup $(PARTS) ## the long forms of walks, kills and slot moves, and all cases with each client
 	@SHARDQ_TESTS=soak $(TESTS)
 
-matrix: setup $(PARTS) ## tests with each Python, server and old package, and a table of it into docs/support.md (hours); CELLS=redis runs those of that name
+matrix: setup $(PARTS) ## tests with each Python, server and old package, and a table of it into docs/versions.md (hours); CELLS=redis runs those of that name
 	@$(PY) -m tests.house.matrix --cells '$(CELLS)' $(PYTEST_ARGS)
 
 flicker: setup $(PARTS) ## the tests of PYTEST_ARGS, or all of make test, N times, half of them on a busy machine: which fail? N=200 clears flickers

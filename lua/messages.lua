@@ -143,8 +143,8 @@ function Messages.fields_of_body(bodies, id, body, payload, is_bare)
   return b.origin, fields, size
 end
 
--- Returns a body, and the payload if that lies by itself, with the size of the payload in its place. What another
--- program wrote stays as it is.
+-- Returns a body, and the payload if that lies by itself, with the size of the payload in its place. The bodies
+-- of other programs stay as they are.
 function Messages.strip_body(body, payload)
   local _, _, _, _, at = Messages.head_of_body(body)
   if sub(body, at, at) == 'l' then return body, payload end

@@ -65,7 +65,7 @@ class Codec(Protocol):
         ...
 
     def encode(self, value: Any) -> bytes:
-        """Encode `value`. What it raises becomes a CodecError.
+        """Encode `value`. Its errors become a CodecError.
 
         >>> Upper().encode("hello")
         b'HELLO'
@@ -73,7 +73,7 @@ class Codec(Protocol):
         ...
 
     def decode(self, body: bytes) -> Any:
-        """Decode `body`. It must be safe with any bytes. What it raises becomes a CodecError.
+        """Decode `body`. It must be safe with any bytes. Its errors become a CodecError.
 
         >>> Upper().decode(b"HELLO")
         'hello'

@@ -52,9 +52,9 @@ def read_file(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, over one that may be there: whoever reads it sees the one or the other, whole. OSError.
+    """Write a text file, over one that may be there: a reader sees the one or the other, whole. OSError.
 
-    What is no plain file, such as a pipe, is written to as it is.
+    A file that is not plain, such as a pipe, is written to as it is.
     """
     if (named := Path(path)).exists() and not named.is_file():
         named.write_text(text, encoding="utf-8")

@@ -380,8 +380,8 @@ class Driver:
 class Begun:
     """An exchange that was sent, whose server may be silent for `limit` seconds.
 
-    Calls of several queues may have gone to one node by it. Once it is late, each of them goes on in a thread of its
-    own: so whoever comes first gathers the answers, for all.
+    Calls of several queues may have gone to one node by it. Once it is late, each of them continues in a thread of its
+    own: so the first of these gathers the answers, for all.
     """
 
     def __init__(self, asked: AskedLink, limit: float) -> None:

@@ -28,7 +28,7 @@ LEAVE_SECONDS: Final = 1.0
 
 
 class EdgeStatus(NamedTuple):
-    """What the `spool` holds, what this process's `delivery` does, and by which process it is `delivered_by` (or None).
+    """The state of the `spool` and of this process's `delivery`, and the process that it is `delivered_by` (or None).
 
     `held` says why the gateway does not take some messages for now. `Edge.status` returns one.
     """

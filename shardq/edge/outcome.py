@@ -1,4 +1,4 @@
-"""What became of a message that was sent: `Sent` is its id, and can be asked."""
+"""The outcome of a message that was sent: `Sent` is its id, and can be asked."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ APPLICATION: Final = int.from_bytes(b"sqed", "big")
 """The number by which SQLite's files say whose they are."""
 PAGE_BYTES: Final = 4096
 ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises: the second one if what it quotes of a damaged file is no text."""
+"""The errors of SQLite: the second one if it quotes a damaged file, and that is no text."""
 
 MESSAGES: Final = """CREATE TABLE messages (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, request BLOB NOT NULL, at REAL, sum INTEGER NOT NULL

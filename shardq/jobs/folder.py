@@ -28,7 +28,7 @@ from shardq.jobs.tables import TABLES, RunTables, run_name
 from shardq.jobs.writing import write_file, write_text
 
 REWRITTEN: Final = ("open", "present", "state")
-"""The tables that each run writes anew. Those of the run before are kept, since somebody may be reading them."""
+"""The tables that each run writes again. Those of the run before are kept, since somebody may be reading them."""
 VERSION: Final = 1
 """Of the file of a run."""
 DAY: Final = "%Y-%m-%d"
@@ -38,7 +38,7 @@ RUN: Final = re.compile("[0-9]{12}")
 
 @dataclass(frozen=True, slots=True)
 class FolderRun:
-    """What a run that is done says: its number, how far it read each queue, and up to which batch of an archive.
+    """The record of a run that is done: its number, how far it read each queue, and up to which batch of an archive.
 
     `queues` are by name: the queue's `id`, `points`, the number of the last event in each partition, and `upto` what
     time, in ms, that is. `until` are the times of the last events, in ms, and `names` the queues' names, by their ids.
@@ -72,7 +72,7 @@ class FolderRun:
         return max((told["upto"] for told in self.queues.values()), default=0) / 1000
 
     def fields(self) -> dict[str, Any]:
-        """What its file says."""
+        """Return the content of its file."""
         return {
             "version": VERSION, "run": self.number, "queues": self.queues, "until": self.until, "batch": self.batch,
             "names": self.names,
@@ -170,8 +170,8 @@ class TableFolder:
         compact(self.path, run.number, f"{datetime.fromtimestamp(run.upto, UTC):{DAY}}")
 
     def _forget(self, number: int) -> None:
-        """Remove what runs before the last two have said, and wrote anew."""
-        for said in (self.path / "runs").glob("*.json"):  # first: whoever reads what they wrote sees that it goes
+        """Remove the records and the rewritten tables of all runs before the last two."""
+        for said in (self.path / "runs").glob("*.json"):  # first: so readers of their tables see that these go
             if RUN.fullmatch(said.stem) and int(said.stem) < number - 1:
                 said.unlink(missing_ok=True)
         for name in REWRITTEN:

@@ -1,4 +1,4 @@
-"""Queues that are gone when a run comes to them: the others are read all the same. The run fails if all are gone."""
+"""Queues that are gone when a run comes to them: the others are read anyway. The run fails if all are gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunQueues:
-    """The queues of a run by their `names`. Of those that are gone `missing` says why."""
+    """The queues of a run by their `names`. `missing` says why some are gone."""
 
     names: Sequence[str]
     missing: dict[str, str] = field(default_factory=dict)

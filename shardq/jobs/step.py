@@ -34,7 +34,7 @@ ORDER: Final = [
 
 
 SILENT_MS: Final = 90 * 24 * 3_600_000
-"""Ms for which a job stays open of which nothing was heard, and of which events are lost."""
+"""Milliseconds for which a silent job stays open if events of it may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _former(state: State, lives: Mapping[str, Life]) -> dict[str, int]:
 
 
 def without_lost(rows: pa.Table, found: Around) -> pa.Table:
-    """Return *rows* of the pivot without open ones and dead letters of which nobody will hear the end."""
+    """Return *rows* of the pivot without open ones and dead letters whose end nobody will hear."""
     return without_silent(without_former(rows, found.former), found.spans)
 
 

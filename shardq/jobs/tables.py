@@ -23,7 +23,7 @@ T = TypeVar("T")
 TABLES: Final = {"jobs": JOBS, "settings": SETTINGS, "capacity": CAPACITY, "lost": LOST}
 """The tables that runs add to."""
 DAMAGE: Final = (pa.ArrowException, OSError, KeyError, UnicodeDecodeError)
-"""What PyArrow raises for a file that is damaged, or lacks a column."""
+"""The errors of PyArrow for a file that is damaged, or lacks a column."""
 TRIES: Final = 5
 """How often tables are read that others compact or remove meanwhile."""
 LAST_US: Final = 253_402_300_799_999_999
@@ -65,7 +65,7 @@ def steady(read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables in the folder *path* when run *number* was done. What is read has these columns, or all.
+    """The tables in the folder *path* when run *number* was done. A read returns these columns, or all.
 
     FileNotFoundError if others have removed what that run saw. ConfigError for what is no table of jobs.
     """

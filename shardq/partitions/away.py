@@ -59,7 +59,7 @@ class Away:
     def heard(self, number: int, outcome: object) -> None:
         """Note what a call ended with: a `BackendError` says that the partition does not answer.
 
-        What is told of one that has left counts for nothing: nobody could probe it.
+        An outcome of one that has left does not count: nobody could probe it.
         """
         if isinstance(outcome, BackendError) and number < self._partitions:
             _, _, pause = self._failed.get(number, (None, 0.0, FIRST_RETRY / 2))

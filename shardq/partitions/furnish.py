@@ -42,7 +42,22 @@ def furnish(head: QueueState, state: QueueState, count: int, timeout: float | No
         yield from assign.unassign(state, None, timeout)
         yield from assign.assign(state, head.assigned.by_key, head.assigned.max_overlap or None, timeout)
     wanted = yield from controls.controls(head, None, timeout)
-    yield from _follow(state, wanted, (yield from controls.controls(state, None, timeout)), timeout)
+    found = yield from controls.controls(state, None, timeout)
+    if head.config.window or _has_all(wanted, found):
+        yield from _follow(state, wanted, found, timeout)
+        return
+    # Without a window it keeps what shard keys have of their own, and takes nothing more.
+    yield from queues.configure(state, {"window": 1}, timeout)
+    yield from _follow(state, wanted, found, timeout)
+    yield from queues.configure(state, {"window": 0}, timeout)
+
+
+def _has_all(wanted: Controls, found: Controls) -> bool:
+    """Return whether the shard keys of a partition have of their own what is *wanted*, and nothing else."""
+    pairs = [(getattr(wanted, name), getattr(found, name)) for name in ("limits", "weights", "paused")]
+    return all(mine.keys() == theirs.keys() for theirs, mine in pairs) and not any(
+        [*_given(theirs, mine, wanted.time)] for theirs, mine in pairs
+    )
 
 
 def _follow(state: QueueState, wanted: Controls, found: Controls, timeout: float | None) -> Op[None]:

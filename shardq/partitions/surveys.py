@@ -38,7 +38,7 @@ def named(found: Sequence[Sequence[Tenant]]) -> list[Tenant]:
 
 
 def in_all(found: Sequence[Tenant], home: int) -> Tenant:
-    """Return what one tenant has in all partitions. What is set for it, and its neighbours, are those of its *home*."""
+    """Return what one tenant has in all partitions. Its settings and its neighbours are those of its *home*."""
     [together] = sums.tenants([[each] for each in (*found[home:], *found[:home])], "backlog")
     return together
 

@@ -37,7 +37,7 @@ MEAN_WORK: Final = 0.001
 """Seconds of service that a message counts as, until its partition tells what it was charged."""
 
 BESIDE_QUIET: Final = 8
-"""Of so many messages, one is not of those ahead of whom nobody is: these, without end, must not starve the others."""
+"""Messages of which one is dealt to those that wait for a turn: quiet ones, without end, must not starve them."""
 
 FRESH_SECONDS: Final = 0.010
 """Seconds for which a partition need not be looked at after it was heard."""
@@ -56,11 +56,11 @@ LOOK_AFTER_WORK: Final = 0.05
 
 GLANCES_A_MESSAGE: Final = 2
 GLANCES_A_SECOND: Final = 100
-"""A client looks at so many partitions before reads: for each message that it was dealt, and for each second besides.
+"""Partitions that a client may look at before reads: for each message that it was dealt, and for each second besides.
 
-So what looks cost for each job is bounded, however many partitions there are. Of those that are to be looked at, half
-are those of which nothing was heard for longest, so each has its turn after as many messages as there are partitions.
-The others are those that come next: an order that is wrong there would be followed.
+So looks for each job are bounded, however many partitions there are. Half of them are those that were silent for
+longest, so each has its turn after as many messages as there are partitions. The others are those that come next: an
+order that is wrong there would be followed.
 """
 
 MAX_BEHIND: Final = 60.0

@@ -26,9 +26,9 @@ MAX_STREAMS_PER_SHARD: Final = 16
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`streams` (N), `streams_per_shard` (M), for a number of `tenants` of which `noisy` flood at a time.
+    """`streams` (N), `streams_per_shard` (M), for a number of `tenants` while `noisy` of them flood.
 
-    The rest is what that gives. ConfigError for invalid numbers.
+    The other fields are the result. ConfigError for invalid numbers.
 
     >>> chosen = Plan(streams=64, streams_per_shard=4, tenants=1_000, noisy=20)
     >>> f"{chosen.isolation:.1%}", round(chosen.busy)

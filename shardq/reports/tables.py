@@ -39,11 +39,11 @@ TYPES: Final = {
 }  # fmt: skip
 """The types of columns, as DuckDB calls them."""
 RANGES: Final = {TIMES: f"{{}} BETWEEN 0 AND {LAST_US / 1e6:.0f}", "DOUBLE": f"abs({{}}) <= {MAX_NUMBER:.0f}"}
-"""What values of a type can be: files that something else wrote may have NaN, and years that no Python knows."""
+"""The range of each type: files of other programs may have NaN, and years that no Python knows."""
 
 
 DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
-"""What DuckDB raises for a damaged file: the last two if a name in it is no text."""
+"""The errors of DuckDB for a damaged file: the last two if a name in it is no text."""
 
 
 class ReportSpan(NamedTuple):

@@ -29,7 +29,7 @@ class UnfitPlan(Exception):
 
 
 def converter(kind: pa.DataType, *, is_json: bool) -> Convert:
-    """What makes decoded values ones of *kind*, which is not nested."""
+    """Return the function that makes decoded values ones of *kind*, which is not nested."""
     if kind == pa.binary():
         return _base64 if is_json else _binary
     return _decimal(kind) if pa.types.is_decimal(kind) else _LEAVES[kind]

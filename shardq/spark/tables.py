@@ -1,6 +1,6 @@
 """Options from the session, and those of a table of the catalog: Spark gives both of them to no source in Python.
 
-`register` reads the settings `spark.shardq.*`. What `CREATE TABLE … USING shardq OPTIONS(…)` says is kept as the
+`register` reads the settings `spark.shardq.*`. The options of `CREATE TABLE … USING shardq OPTIONS(…)` are kept as the
 comment of the table's first column, which comes back with the schema.
 """
 
@@ -16,12 +16,12 @@ from shardq.spark.options import Connecting, names_of
 from shardq.spark.references import is_reference
 
 SETTINGS: Final = "spark.shardq."
-"""What the names of settings begin with; the options of a connection follow."""
+"""The beginning of the names of settings; the options of a connection follow."""
 PAYLOAD_TYPE: Final = "payloadtype"
 """The option of a table that says what its payloads are decoded to and encoded from."""
 _MARK: Final = "shardq: "
 _OF_TABLE: Final = "option."
-"""What the names of a table's options begin with, beside its owner and so on."""
+"""The beginning of the names of a table's options, beside its owner and so on."""
 
 
 def settings(get: Callable[[str, None], str | None]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the versions of PySpark differ in.
+"""The differences between versions of PySpark.
 
 4.0 has no base for a stream's writer that gets Arrow. 4.0 and 4.1 do not say to a stream's reader where it stands, nor
 how much it may read.

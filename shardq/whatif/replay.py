@@ -30,7 +30,7 @@ SEED: Final = 0
 """The seed with which a replay draws, unless it is given another one."""
 
 PATIENCE: Final = 10.0
-"""How many times as long as the history a replay may take by its own clock. What is left then is never done."""
+"""How many times as long as the history a replay may take by its own clock. Jobs that are left then are never done."""
 
 Event: TypeAlias = Callable[[], object]
 

@@ -25,7 +25,7 @@ COLUMNS: Final = [
 
 
 class Recorded(NamedTuple):
-    """What is recorded of all queues: their jobs, what was set, and workers."""
+    """The record of all queues: their jobs, settings and workers."""
 
     jobs: pa.Table
     settings: pa.Table

@@ -1,4 +1,4 @@
-"""Which versions it was tried with: `make matrix` runs tests with each, and writes into docs/support.md how they ended.
+"""Which versions it was tried with: `make matrix` runs tests with each, and writes the outcomes into docs/versions.md.
 
 A cell differs from the project's own environment in one thing: Python, the server, or one package and what goes with
 it. Bounds of packages are those of pyproject.toml: their oldest version is a cell, and so is the newest of each major
@@ -26,7 +26,7 @@ from tests.house.wheel.archives import PIP, ROOT, Failed, ran
 from tests.outcomes import Outcomes, run_apart
 from tests.servers import available
 
-PAGE: Final = ROOT / "docs" / "support.md"
+PAGE: Final = ROOT / "docs" / "versions.md"
 HEAD: Final = "| differs in | tests | of | outcome |\n|---|---|---|---|\n"
 TABLE: Final = re.compile(re.escape(HEAD) + r"(?:\|.*\n)*")
 ROW: Final = re.compile(r"^\| ([^|]+) \| [^|]* \| [^|]* \| [^|]* \|\n", re.MULTILINE)

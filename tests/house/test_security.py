@@ -66,7 +66,7 @@ ACTORS = {
         "gateway/test_access.py::test_a_token_that_is_bound_to_a_certificate_holds_with_no_other",
         "gateway/test_fuzz.py::test_fuzzed_requests_harm_nobody",
     ),
-    "whoever writes trace headers": (
+    "a client that writes trace headers": (
         "gateway/test_traces.py::test_the_context_of_a_client_is_a_link",
         "gateway/test_traces.py::test_a_token_may_say_that_it_is_the_parent",
         "gateway/test_traces.py::test_without_a_trace_of_the_gateway_a_worker_is_linked_to_the_client",
@@ -74,7 +74,7 @@ ACTORS = {
     "an honest producer with a bug": (
         "hostile/test_entries.py::test_what_an_entry_cannot_take_is_an_error_of_shardqs_own",
     ),
-    "whoever chooses names that a program asks for": (
+    "a client that chooses names that a program asks for": (
         "conformance/client/test_growth.py::test_names_that_others_choose_leave_little_behind",
     ),
     "another user of the machine": (
@@ -89,7 +89,7 @@ ACTORS = {
         "conformance/settle/test_settle.py::test_a_stale_lease_changes_nothing_while_another_holds_the_message",
         "conformance/settle/test_settle.py::test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message",
     ),
-    "whoever writes messages for Django": (
+    "a client that writes messages for Django": (
         "django/site/contract.py::test_a_path_in_a_message_imports_nothing",
         "django/site/contract.py::test_the_class_of_an_error_is_found_and_not_imported",
     ),
@@ -98,7 +98,7 @@ ACTORS = {
         "fault/server/test_acl_verbs.py::test_a_role_may_call_its_verbs_and_no_others",
         "fault/server/test_acl_denied.py::test_a_script_of_ones_own_gives_no_right",
     ),
-    "whoever calls functions by hand": (
+    "a client that calls functions by hand": (
         "fault/server/test_hostile_calls.py::test_hostile_calls_of_one_queue_harm_none",
         "fault/queue/test_arguments.py::test_what_no_client_sends_is_refused_and_changes_nothing",
         "promises/test_bounds.py::test_no_script_touches_more_beside_more_members_of_an_index",

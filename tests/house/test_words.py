@@ -13,7 +13,9 @@ from typing import Final
 from tests.house.doc_blocks import FENCE, ROOT
 
 DOCS: Final = ROOT / "docs"
-REFERENCE: Final = {"acls.md", "errors.md", "events.md", "metrics.md", "numbers.md", "settings.md", "wire.md"}
+REFERENCE: Final = {
+    "acls.md", "errors.md", "events.md", "metrics.md", "numbers.md", "settings.md", "versions.md", "wire.md",
+}  # fmt: skip
 """Tables with a row for each name of the code, and formats."""
 INTERNALS: Final = DOCS / "internals"
 MAX_WORDS: Final = 40_000

@@ -56,8 +56,8 @@ def consuming(
     what becomes of those that do not fit: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
 
     >>> from shardq import Client
-    >>> client = Client.from_url("redis://localhost:6379")
-    >>> ids = client.queue("jobs", create=True).write_many([(b"hello", "acme"), (b"", "umbrella")])
+    >>> queue = Client.from_url("redis://localhost:6379").queue("jobs", create=True)
+    >>> ids = queue.write_many([(b"hello", "acme"), (b"", "umbrella")])
     >>> with consuming(spark, url="redis://localhost:6379", queue="jobs", schema="shard_key string") as df:
     ...     sorted(row.shard_key for row in df.collect())
     ['acme', 'umbrella']
@@ -68,11 +68,9 @@ def consuming(
     whole("max_bytes", max_bytes, 1, MAX_ROOM)
     if visibility is not None:
         lease_time("visibility", visibility)
+    settles = "job" if ack_on == "job" else "commit"
     options = Leasing(
-        url=url,
-        ack_on="job" if ack_on == "job" else "commit",
-        parse_mode=parse_mode,
-        column_name_of_corrupt_record=column_name_of_corrupt_record,
+        url=url, ack_on=settles, parse_mode=parse_mode, column_name_of_corrupt_record=column_name_of_corrupt_record
     )
     from shardq.spark.consume.rows import columns_of, rows_of  # which needs Spark
 

@@ -60,7 +60,7 @@ def lease(
 
 
 def size_of(received: Received, *, is_bare: bool) -> int:
-    """How many bytes the payload of a delivery has. What another program wrote is never bare."""
+    """How many bytes the payload of a delivery has. A message of another program is never bare."""
     if received.fields is not None:
         return sum(map(len, received.fields.values()))
     return int(received.body) if is_bare else len(received.body)

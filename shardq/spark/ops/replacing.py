@@ -1,4 +1,4 @@
-"""Store rows whose unique keys other messages may have, which they replace, or because of which the write fails.
+"""Store rows whose unique keys other messages may have, which they replace, or else the write fails.
 
 They have no numbers, so another try of a task replaces what its first try has stored.
 """
@@ -17,7 +17,7 @@ from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, has_room
 from shardq.spark.ops.unnumbered import STORED_STAYS
 
 _OPTIONS: Final = re.compile(r"(\d*)\|(\d*)(?:/\w(\d+)\|)?\|(.*)", re.DOTALL)
-"""What shardq.ops.write.outgoing makes of a message's options, without those that no row has."""
+"""The form that shardq.ops.write.outgoing gives a message's options, without those that no row has."""
 
 
 def store_despite(state: QueueState, rows: Rows, pace: RowPace, on_conflict: str) -> Op[None]:
@@ -61,5 +61,5 @@ def _outgoing(rows: Rows, at: int, on_conflict: str) -> Outgoing:
 
 
 def _head(text: str, length: int) -> str:
-    """What the first *length* bytes of *text* are."""
+    """Return the first *length* bytes of *text*."""
     return text.encode()[:length].decode()

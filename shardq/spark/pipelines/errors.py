@@ -24,7 +24,7 @@ GONE: Final = (
 )
 
 CUT_LINE: Final = "a line of the input"
-"""What is said where it is not known which line it is."""
+"""The text in place of a line that is not known."""
 
 ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (

@@ -62,7 +62,7 @@ def tasks() -> str:
 
 
 def streams() -> str:
-    """What the last micro-batch of each query that runs says: rows a second, and what its sources measure."""
+    """The figures of the last micro-batch of each query that runs: rows a second, and what its sources measure."""
     spark = session_there()
     queries = [] if spark is None else [query.lastProgress for query in spark.streams.active]
     return "; ".join(map(rates, filter(None, queries)))

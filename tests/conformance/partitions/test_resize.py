@@ -259,3 +259,17 @@ def test_a_list_of_tenants_has_what_each_has_in_all_partitions(moved: Queue) -> 
     """Also in one where it has nothing of what the list is ordered by."""
     (found,) = moved.tenants("backlog")
     assert (found.backlog, found.in_flight) == (2, 1)
+
+
+def test_limits_are_kept_for_partitions_that_come_while_there_is_no_window(world: World, queue: Queue) -> None:
+    """As in a queue without partitions, they hold again once it has one."""
+    queue.resize(partitions=1)
+    moves, paused = [each for each in TENANTS if home(each, 5)][:2]
+    queue.set_limits({moves: Limits(max_in_flight=2)})
+    queue.pause(paused)
+    queue.configure(window=0)
+    queue.resize(partitions=5)
+    queue = fresh(world, queue)
+    queue.configure(window=1)
+    queue.write_many([("x", moves)] * 5 + [("x", paused)] * 5)
+    assert [each.shard_key for each in queue.read_many(20)] == [moves] * 2

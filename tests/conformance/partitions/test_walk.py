@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,8 @@ def test_each_verb_of_a_queue_is_in_a_move(open_queue: OpenQueue, world: World, 
     """And of its schedules."""
     world.partitions = 3
     ops = PartedOps(open_queue, world, rng, world.client().queue(open_queue(create=False).name))
-    moves = "".join(map(inspect.getsource, [*ops.moves(), ops._store, ops.listed, ops.letters]))
+    every: list[Any] = [*ops.moves(), ops._store, ops.listed, ops.letters]
+    moves = "".join(map(inspect.getsource, every))
     called = {
         *(f"Queue.{name}" for name in re.findall(r"(?:queue|_other)\.(\w+)\(", moves)),
         *(f"Schedules.{name}" for name in re.findall(r"queue\.schedules\.(\w+)\(", moves)),
