@@ -11,6 +11,7 @@ from shardq.model import Control, Controls, Limits, QueueConfig
 from shardq.model.shares import shared
 from shardq.ops.operate import assign, controls, limits, plans, queues, weights
 from shardq.ops.queue.opening import create
+from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.who import Who
@@ -33,8 +34,12 @@ def furnish(head: QueueState, state: QueueState, count: int, timeout: float | No
     It gets its part of the whole queue's values, as one of *count* partitions. Its epoch moves in any case. So who
     looked at it before does not delete it now (`tidy`).
     """
-    state.requested = shared(head.config, state.number, count)
+    wanted_settings = shared(head.config, state.number, count)
+    # A queue whose window was switched off knows its shard keys still: so must a partition that comes later.
+    [knows_keys] = yield from ask(head, "HMGET", head.keys.meta, "accounts")
+    state.requested = replace(wanted_settings, window=1) if knows_keys == b"1" else wanted_settings
     yield from create(state, state.until(timeout))
+    state.requested = wanted_settings
     yield from queues.configure(state, {name: getattr(state.requested, name) for name in _COPIED}, timeout)
     if state.wanted != head.wanted:
         yield from queues.resize(state, head.wanted, timeout)
@@ -42,22 +47,7 @@ def furnish(head: QueueState, state: QueueState, count: int, timeout: float | No
         yield from assign.unassign(state, None, timeout)
         yield from assign.assign(state, head.assigned.by_key, head.assigned.max_overlap or None, timeout)
     wanted = yield from controls.controls(head, None, timeout)
-    found = yield from controls.controls(state, None, timeout)
-    if head.config.window or _has_all(wanted, found):
-        yield from _follow(state, wanted, found, timeout)
-        return
-    # Without a window it keeps what shard keys have of their own, and takes nothing more.
-    yield from queues.configure(state, {"window": 1}, timeout)
-    yield from _follow(state, wanted, found, timeout)
-    yield from queues.configure(state, {"window": 0}, timeout)
-
-
-def _has_all(wanted: Controls, found: Controls) -> bool:
-    """Return whether the shard keys of a partition have of their own what is *wanted*, and nothing else."""
-    pairs = [(getattr(wanted, name), getattr(found, name)) for name in ("limits", "weights", "paused")]
-    return all(mine.keys() == theirs.keys() for theirs, mine in pairs) and not any(
-        [*_given(theirs, mine, wanted.time)] for theirs, mine in pairs
-    )
+    yield from _follow(state, wanted, (yield from controls.controls(state, None, timeout)), timeout)
 
 
 def _follow(state: QueueState, wanted: Controls, found: Controls, timeout: float | None) -> Op[None]:

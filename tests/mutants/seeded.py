@@ -496,7 +496,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/turns.lua",
         "  if not q.is_catching_up or a.flight == 0 then",
         "  if true then",
-        "tests/promises/test_order.py::test_what_was_tried_goes_first_while_ended_leases_are_taken_back[sync-valkey]",
+        "tests/promises/test_order.py::test_what_was_tried_goes_first_while_ended_leases_are_taken_back[usual-sync-valkey]",
     ),
     # 12. Bad input gets a clear error, and payloads stay secret
     Mutant(
