@@ -48,6 +48,7 @@ class PartedOps(RandomOps):
         self._other, self._first = other, dict[tuple[Key, str], Written]()
         self._unique = dict[tuple[Key, str], str]()
         self._told, self._position = set[str](), 0
+        self._was_dead = set[str]()  # their unique keys are free, also once they are redriven
         self._limits, self._paused = dict[Key, Limits | str](), set[Key | None]()
         self._acts |= {
             self._write_keyed: 15, self._write_unique: 5, self._repartition: 3, self._read_one: 3, self._finish: 3,
@@ -86,7 +87,9 @@ class PartedOps(RandomOps):
 
     def letters(self) -> dict[str, Key]:
         """The same of dead letters."""
-        return {each.message_id: each.shard_key for each in self.queue.dead(1000)}
+        found = {each.message_id: each.shard_key for each in self.queue.dead(1000)}
+        self._was_dead |= found.keys()
+        return found
 
     @contextmanager
     def _removing(self) -> Iterator[dict[str, Key]]:
@@ -108,6 +111,10 @@ class PartedOps(RandomOps):
 
     # --- writes and reads
 
+    def _redrive(self) -> None:
+        self.letters()
+        super()._redrive()
+
     def _write_keyed(self) -> None:
         # New ones all the time: each tenant has about two of them that only one client has written.
         tenant, key = self._rng.choice(KEYS), f"key {len(self._first) // len(KEYS) + self._rng.randrange(2)}"
@@ -122,7 +129,7 @@ class PartedOps(RandomOps):
         """One of a few keys, whose message lives or not; by either client."""
         tenant, key = self._rng.choice(KEYS), self._rng.choice("xy")
         before, queue = self._unique.get((tenant, key), ""), self._rng.choice((self.queue, self._other))
-        lives = before in self.listed()
+        lives = before in self.listed() and before not in self._was_dead
         written = queue.write(next(self._numbers), shard_key=tenant, unique_key=key)
         assert (written == before, written.is_new) == (lives, not lives)
         self._unique[tenant, key] = written
