@@ -34,8 +34,8 @@ MIN_MESSAGES: Final = 8
 TURN: Final = 10.0
 """Seconds that one message has to get whole while its token's share is full of parts."""
 WORTH_TRIMMING: Final = 16 * MIB
-TRIM_AFTER: Final = 1.0
-"""Seconds after which gRPC, too, has freed what it held of a connection that has left."""
+TRIM_AFTER: Final = (1.0, 5.0, 30.0)
+"""Seconds after which gRPC has freed, too, what it held of a connection that has left; on a busy machine by the last."""
 
 
 def budget_of(max_memory: int, max_message: int) -> int:
@@ -84,7 +84,8 @@ class MemoryBudget:
         if self._given_back >= WORTH_TRIMMING:
             self._given_back = 0
             loop = asyncio.get_running_loop()
-            loop.call_later(TRIM_AFTER, loop.run_in_executor, None, _trim)
+            for seconds in TRIM_AFTER:
+                loop.call_later(seconds, loop.run_in_executor, None, _trim)
 
 
 class MemoryShare:
