@@ -35,7 +35,7 @@ TURN: Final = 10.0
 """Seconds that one message has to get whole while its token's share is full of parts."""
 WORTH_TRIMMING: Final = 16 * MIB
 TRIM_AFTER: Final = (1.0, 5.0, 30.0)
-"""Seconds after which gRPC has freed, too, what it held of a connection that has left; on a busy machine by the last."""
+"""Seconds after which gRPC, too, has freed what it held of a connection that left; on a busy machine by the last."""
 
 
 def budget_of(max_memory: int, max_message: int) -> int:
