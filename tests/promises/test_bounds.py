@@ -208,7 +208,7 @@ class Seen:
         """Watch one call."""
         with watched(self.server) as commands:
             yield
-        self.amounts[name] = touched(commands)
+        self.amounts[name] = touched(self.server, commands)
         self.looked_at_all += [f"{name}: {each}" for each in unbounded(self.server, commands)]
 
 
@@ -371,7 +371,7 @@ def test_a_call_for_many_is_made_in_parts(open_queue: OpenQueue, server: Server,
     held = queue.read_many(1000)
     with watched(server) as commands:
         OF_MANY[name](queue, held)
-    assert touched(commands) <= MOST
+    assert touched(server, commands) <= MOST
 
 
 @lone

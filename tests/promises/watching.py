@@ -89,12 +89,24 @@ def unbounded(server: Server, commands: Sequence[Command]) -> list[str]:
         return [" ".join(each.words)[:200] for each in commands if each.inside and _looks_at_all(plain, each.words)]
 
 
-def touched(commands: Sequence[Command]) -> float:
-    """How much one script may touch at most: the keys, members and fields that its commands name or ask for."""
+def touched(server: Server, commands: Sequence[Command]) -> float:
+    """How much one script may touch at most: the keys, members and fields that its commands name or ask for.
+
+    One that only looks has changed nothing: so of a range it has touched no more than is in there.
+    """
     most = this = 0.0
-    for each in commands:
-        this = this + _amount(each.words) if each.inside else 0.0
-        most = max(most, this)
+    only_looks = False
+    with server.client() as client:
+        plain: Any = client
+        for each in commands:
+            if not each.inside:
+                this, only_looks = 0.0, each.name == "FCALL_RO"
+                continue
+            amount = _amount(each.words)
+            if only_looks and amount > 1 and each.words[0].upper() == "ZRANGEBYLEX":
+                amount = min(amount, plain.zlexcount(*each.words[1:4]))
+            this += amount
+            most = max(most, this)
     return most
 
 
