@@ -121,12 +121,13 @@ class Watchers:
         tasks = [watcher.task for watcher in self._watched.values()]
         for queue, watcher in list(self._watched.items()):
             self._forget(queue, watcher)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _forget(self, queue: str, watcher: Watcher) -> None:
         if self._watched.get(queue) is watcher:
             del self._watched[queue]
-        watcher.task.cancel()
+        watcher.stop()
 
 
 class Watcher:
@@ -137,6 +138,7 @@ class Watcher:
         self._clock: Clock = client.clock
         self.listeners: set[Listening] = set()
         self._numbers: Numbers | None = None
+        self._is_over = False
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def join(self, listening: Listening) -> None:
@@ -144,6 +146,11 @@ class Watcher:
         self.listeners.add(listening)
         if self._numbers is not None:
             listening.tell(self._numbers)
+
+    def stop(self) -> None:
+        """Look no more. What the task awaits may lose a cancellation, so it also sees this by itself."""
+        self._is_over = True
+        self.task.cancel()
 
     async def _run(self) -> None:
         try:
@@ -161,7 +168,7 @@ class Watcher:
 
     async def _watch(self) -> None:
         has_come, seen = False, -1.0
-        while True:
+        while not self._is_over:
             begun = self._clock.monotonic()
             stats = await self._look(early=has_come)
             if has_come and stats is not None and stats.time == seen:
@@ -172,7 +179,7 @@ class Watcher:
                 seen, self._numbers = stats.time, numbers_of(stats, None)
                 has_come = await self._wait_for_news(stats, self._numbers)
             left = FRESH_SECONDS - (self._clock.monotonic() - begun)
-            if not has_come and left > 0:
+            if not has_come and left > 0 and not self._is_over:
                 await asyncio.sleep(left)
 
     async def _look(self, *, early: bool) -> QueueStats | None:
