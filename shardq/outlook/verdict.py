@@ -75,10 +75,10 @@ def redis_full(facts: Facts, outlook: Outlook) -> Verdict | None:
     written = facts.waiters.last_written
     is_writing = written is not None and facts.now - written < GOOD_WRITE_SECONDS and memory.share < SURELY_FULL_SHARE
     if not memory.refused or is_writing:
-        rest = "soon writes fail; reads and acks continue."
+        rest = "soon writes fail; reads and acks go on."
         return said(facts, "redis_full", "bad", [Bold("Redis is nearly full"), how, rest], known=known)
     since = _writes_fail_since(facts)
-    rest = f", {number(memory.refused)} so far; reads and acks continue."
+    rest = f", {number(memory.refused)} so far; reads and acks go on."
     parts = [Bold("Redis is full"), how, "writes fail", *_since(since, facts.now), rest]
     return said(facts, "redis_full", "bad", parts, since=since, known=known)
 

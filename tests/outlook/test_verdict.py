@@ -117,7 +117,7 @@ def full(share: float = 0.981, refused: int = 1204, **more: Any) -> Facts:
 def test_redis_is_full() -> None:
     found = verdict(full())
     assert found.sentence == (
-        "Redis is full (98 % of 4 GB): writes fail since 11:50, 1,204 so far; reads and acks continue."
+        "Redis is full (98 % of 4 GB): writes fail since 11:50, 1,204 so far; reads and acks go on."
     )
     assert bold(found) == ["Redis is full"]
     assert (found.kind, found.severity, found.since) == ("redis_full", "bad", NOON - 10 * MINUTE)
@@ -128,7 +128,7 @@ def test_nothing_false_is_said_of_since_when_redis_is_full() -> None:
     seldom = minutes(20, written=[1, 0, 0, 0, 0] * 4, last=NOON - 11 * MINUTE)
     for given in (full(minutes=seldom), full(minutes=(), last_written=NOON - HOUR), full(last_written=None)):
         assert verdict(given).sentence == (
-            "Redis is full (98 % of 4 GB): writes fail, 1,204 so far; reads and acks continue."
+            "Redis is full (98 % of 4 GB): writes fail, 1,204 so far; reads and acks go on."
         )
     young = full(minutes=(), last_written=NOON - 9 * MINUTE)
     assert "since 11:51" in verdict(young).sentence

@@ -15,7 +15,7 @@ const NONE = "–";
 /** Numbers with so many decimals; what is in the middle goes to the even one, as in Python. */
 const DECIMALS = [0, 1, 2].map((count) => new Intl.NumberFormat("en-GB", { minimumFractionDigits: count, maximumFractionDigits: count, roundingMode: "halfEven" }));
 const fixed = (x, decimals) => DECIMALS[decimals].format(x);
-const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const HALF_A_DAY = 43_200, DAY = 86_400, YEAR = 300 * DAY;
 const isNone = (x) => x === null || x === undefined;
