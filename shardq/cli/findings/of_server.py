@@ -75,7 +75,7 @@ def _of_memory(facts: ServerFacts, health: Health) -> Iterator[Finding]:
         yield Finding(
             "memory",
             f"Redis was full: {plural(health.refused, 'command')} refused since it started.",
-            "Writers got OutOfMemory; reads and acks go on. Let workers drain the queues, raise maxmemory, or purge "
+            "Writers got OutOfMemory; reads and acks continue. Let workers drain the queues, raise maxmemory, or purge "
             "what nobody needs. CONFIG RESETSTAT restarts the count.",
         )
     limit = health.maxmemory or health.machine_memory
@@ -87,7 +87,7 @@ def _of_memory(facts: ServerFacts, health: Health) -> Iterator[Finding]:
         f"Redis uses {share(health.memory / limit)} of {of}.",
         f"It uses {size(health.memory)} of {size(limit)}. "
         + (
-            "At the limit writes fail; reads and acks go on."
+            "At the limit writes fail; reads and acks continue."
             if health.maxmemory
             else "The system ends a process that takes too much, and what is in memory alone is lost: set maxmemory."
         )
