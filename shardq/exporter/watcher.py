@@ -148,7 +148,7 @@ class Watcher:
             listening.tell(self._numbers)
 
     def stop(self) -> None:
-        """Look no more. What the task awaits may lose a cancellation, so it also sees this by itself."""
+        """Look no more. A cancellation may get lost in a call, so the task also sees this by itself."""
         self._is_over = True
         self.task.cancel()
 
