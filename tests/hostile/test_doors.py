@@ -66,6 +66,8 @@ APART: Final[Mapping[str, str]] = {
     "shardq.cli.edge.send": "the command line",
     "shardq.cli.gateway_status": "the answer of one's own gateway",
     "shardq.codec": PAYLOADS,
+    "shardq.jobs.tables": "see tests/reports/test_foreign.py",
+    "shardq.spark.tables": "the options of a table: tests/spark/test_sql.py",
     "shardq.datasink.batches": GATEWAYS,
     "shardq.datasink.messages": OURS,
     "shardq.django.record": PAYLOADS,

@@ -45,12 +45,11 @@ def consuming(
 ) -> Iterator[DataFrame]:
     """Lease up to *max_in_flight* messages of *queue* for a block, as a DataFrame with a column `lease`.
 
-    Their payloads have up to *max_bytes* together. One message is leased however large it is.
-    The leases last *visibility* seconds (default: the queue's), and are extended while the block runs. At its end the
-    messages are acked, or with *ack_on* "job", where the job settles them itself by `ack`, `nack` and `reject`, the
-    remaining ones are given back. If the block raises, all that it still holds is given back uncounted, to come again
-    after a second or more, in smaller blocks of this application; messages that make them fail are rejected.
-    ConfigError, QueueMissing.
+    Their payloads have up to *max_bytes* together, but one message is leased in any case. The leases last *visibility*
+    seconds (default: the queue's), and are extended while the block runs. At its end the messages are acked, or with
+    *ack_on* "job", where the job settles them by `ack`, `nack` and `reject`, the rest is given back. If the block
+    raises, all that it holds is given back uncounted, to come again after a second or more, in smaller blocks of this
+    application; messages that make them fail are rejected. ConfigError, QueueMissing.
 
     With *schema* only its columns are made, and payloads are decoded to the type that it gives them. *parse_mode* says
     what becomes of those that do not fit: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
@@ -64,24 +63,25 @@ def consuming(
     """
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
-    whole("max_in_flight", max_in_flight, 1, MAX_HELD)
-    whole("max_bytes", max_bytes, 1, MAX_ROOM)
+    room = Room(whole("max_in_flight", max_in_flight, 1, MAX_HELD), whole("max_bytes", max_bytes, 1, MAX_ROOM))
     if visibility is not None:
         lease_time("visibility", visibility)
-    settles = "job" if ack_on == "job" else "commit"
     options = Leasing(
-        url=url, ack_on=settles, parse_mode=parse_mode, column_name_of_corrupt_record=column_name_of_corrupt_record
+        url=url,
+        ack_on="job" if ack_on == "job" else "commit",
+        parse_mode=parse_mode,
+        column_name_of_corrupt_record=column_name_of_corrupt_record,
     )
-    from shardq.spark.consume.rows import columns_of, rows_of  # which needs Spark
+    from shardq.spark.consume import rows as of_rows  # which needs Spark
 
-    columns = columns_of(schema, options)
+    columns = of_rows.columns_of(schema, options)
     client, state = client_of(options), whole_queue_of(options, check_name(queue))
     block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
-        block.lease(Room(max_in_flight, max_bytes))
+        block.lease(room)
         with closing(HoldKeeper(client, state, block.held, block.visibility)):
             try:
-                rows, rejected = rows_of(spark, queue, block.held, columns, options)
+                rows, rejected = of_rows.rows_of(spark, queue, block.held, columns, options)
                 block.reject(rejected)
                 yield rows
             except Exception as failure:

@@ -306,8 +306,7 @@ def test_redis_is_full(server: Server, server_client: Client) -> None:
     refused = int(verdict.facts["refused"] or 0)
     assert refused >= 3
     assert (
-        f"writes fail since {clock(verdict.since or 0)}, {refused:,} so far; reads and acks go on."
-        in verdict.sentence
+        f"writes fail since {clock(verdict.since or 0)}, {refused:,} so far; reads and acks go on." in verdict.sentence
     )
     assert verdict.sentence.startswith("Redis is full (")
     queue.read().ack()
