@@ -51,8 +51,8 @@ def consuming(
     raises, all that it holds is given back uncounted, to come again after a second or more, in smaller blocks of this
     application; messages that make them fail are rejected. ConfigError, QueueMissing.
 
-    With *schema* only its columns are made, and payloads are decoded to the type that it gives them. *parse_mode* says
-    what becomes of those that do not fit: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
+    *schema* names the columns, and the type of payloads. *parse_mode* is for those that do not fit: REJECT (default),
+    PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
 
     >>> from shardq import Client
     >>> queue = Client.from_url("redis://localhost:6379").queue("jobs", create=True)
@@ -64,8 +64,7 @@ def consuming(
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
     room = Room(whole("max_in_flight", max_in_flight, 1, MAX_HELD), whole("max_bytes", max_bytes, 1, MAX_ROOM))
-    if visibility is not None:
-        lease_time("visibility", visibility)
+    lease_time("visibility", 30.0 if visibility is None else visibility)
     options = Leasing(
         url=url,
         ack_on="job" if ack_on == "job" else "commit",
