@@ -63,6 +63,7 @@ def test_frames_are_made_with_what_was_sent_before(sink: Sink, edge: Edge, rng: 
     sent(edge, payloads[1000:])
     assert arrived(sink) == payloads
     assert sink.unknown == 0, "each frame could be read"
+    assert len(sink.requests) == len(payloads) + edge.status().delivery.again, "none twice but for an ack that was late"
     came = [len(sink.payload(each)) for each in sink.requests[earlier:]]  # more than once where an ack was late
     assert sum(sink.lengths[before:]) < 0.5 * sum(came), "of random bytes, which no frame makes smaller alone"
     assert max(sink.named) > 1, "a new one takes the place of the one before"
@@ -87,6 +88,7 @@ def test_a_gateway_that_never_has_room_gets_frames_without(sink: Sink, edge: Edg
     sent(edge, payloads)
     assert arrived(sink) == [*payloads, b"first"]
     assert sink.unknown == 0
+    assert len(sink.requests) == 3001 + edge.status().delivery.again
     assert set(sink.named) == {0}
 
 

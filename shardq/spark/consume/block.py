@@ -51,8 +51,8 @@ def consuming(
     raises, all that it holds is given back uncounted, to come again after a second or more, in smaller blocks of this
     application; messages that make them fail are rejected. ConfigError, QueueMissing.
 
-    *schema* names the columns, and the type of payloads. *parse_mode* is for those that do not fit: REJECT (default),
-    PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
+    With *schema* only its columns are made, and payloads are decoded to the type that it gives them. *parse_mode* says
+    what becomes of those that do not fit: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
 
     >>> from shardq import Client
     >>> queue = Client.from_url("redis://localhost:6379").queue("jobs", create=True)
@@ -61,26 +61,23 @@ def consuming(
     ...     sorted(row.shard_key for row in df.collect())
     ['acme', 'umbrella']
     """
-    if ack_on not in ("end", "job"):
-        raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
-    room = Room(whole("max_in_flight", max_in_flight, 1, MAX_HELD), whole("max_bytes", max_bytes, 1, MAX_ROOM))
-    lease_time("visibility", 30.0 if visibility is None else visibility)
+    _check(ack_on, max_in_flight, max_bytes, visibility)
     options = Leasing(
         url=url,
         ack_on="job" if ack_on == "job" else "commit",
         parse_mode=parse_mode,
         column_name_of_corrupt_record=column_name_of_corrupt_record,
     )
-    from shardq.spark.consume import rows as of_rows  # which needs Spark
+    from shardq.spark.consume.rows import columns_of, rows_of  # which needs Spark
 
-    columns = of_rows.columns_of(schema, options)
+    columns = columns_of(schema, options)
     client, state = client_of(options), whole_queue_of(options, check_name(queue))
     block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
-        block.lease(room)
+        block.lease(Room(max_in_flight, max_bytes))
         with closing(HoldKeeper(client, state, block.held, block.visibility)):
             try:
-                rows, rejected = of_rows.rows_of(spark, queue, block.held, columns, options)
+                rows, rejected = rows_of(spark, queue, block.held, columns, options)
                 block.reject(rejected)
                 yield rows
             except Exception as failure:
@@ -90,6 +87,16 @@ def consuming(
     except BaseException:
         let_go(client, state, block.held)
         raise
+
+
+def _check(ack_on: str, max_in_flight: int, max_bytes: int, visibility: float | None) -> None:
+    """ConfigError for an argument of `consuming` that is out of its range."""
+    if ack_on not in ("end", "job"):
+        raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")
+    whole("max_in_flight", max_in_flight, 1, MAX_HELD)
+    whole("max_bytes", max_bytes, 1, MAX_ROOM)
+    if visibility is not None:
+        lease_time("visibility", visibility)
 
 
 class Block:

@@ -144,8 +144,8 @@ def test_a_command_waits_for_what_ends_when_it_is_told_to(begin: Begin, jobs: Qu
 def test_it_does_so_each_time(
     begin: Begin, jobs: Queue, name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """The promise is 2 s after the grace. A busy machine may delay some of the ends, by its own doing."""
+    """The promise is 2 s after the grace; asserted with room for a busy machine."""
     times = sorted(ended(begin, jobs, name) for _ in range(20))
     record_property("note", f"{name}: ended {statistics.median(times):.2f} s after SIGTERM (median), {times[-1]:.2f} s")
-    assert times[len(times) // 4] < GRACE + LATEST
+    assert statistics.median(times) < GRACE + LATEST
     assert times[-1] < GRACE + LATEST + ROOM
