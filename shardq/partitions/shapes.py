@@ -32,7 +32,7 @@ class MethodShape(Enum):
 
 
 _NAMES: Final[Mapping[MethodShape, str]] = {
-    MethodShape.SHARD_KEY: "Queue.write Queue.write_many Queue.tenant Schedules.add",
+    MethodShape.SHARD_KEY: "Queue.write Queue.write_many Schedules.add",
     MethodShape.ID: (
         "Job.cancel Job.result Job.status Queue.cancel Queue.job Queue.result Queue.status"
     ),
@@ -45,8 +45,9 @@ _NAMES: Final[Mapping[MethodShape, str]] = {
         "Queue.delete Queue.delete_dead Queue.delete_plan Queue.failures Queue.history Queue.journal Queue.len "
         "Queue.limits Queue.outlook Queue.partitions Queue.pause Queue.paused Queue.peek Queue.plans Queue.purge "
         "Queue.redrive Queue.resize Queue.resume Queue.retry_now Queue.set_limits Queue.set_plan Queue.set_weights "
-        "Queue.settings Queue.stats Queue.stop_action Queue.take_over Queue.tenants Queue.unassign Queue.verdict "
-        "Queue.weights Queue.workers Schedules.list Schedules.pause Schedules.remove Schedules.resume Schedules.run"
+        "Queue.settings Queue.stats Queue.stop_action Queue.take_over Queue.tenant Queue.tenants Queue.unassign "
+        "Queue.verdict Queue.weights Queue.workers Schedules.list Schedules.pause Schedules.remove Schedules.resume "
+        "Schedules.run"
     ),
     MethodShape.READ: "Queue.read Queue.read_many",
 }  # fmt: skip

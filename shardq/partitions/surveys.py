@@ -37,9 +37,9 @@ def named(found: Sequence[Sequence[Tenant]]) -> list[Tenant]:
     return [together[key_bytes(each.shard_key)] for each in found[0]]
 
 
-def in_all(found: Sequence[Tenant], home: int) -> Tenant:
-    """Return what one tenant has in all partitions. Its settings and its neighbours are those of its *home*."""
-    [together] = sums.tenants([[each] for each in (*found[home:], *found[:home])], "backlog")
+def in_all(found: Sequence[Tenant]) -> Tenant:
+    """Return what one tenant has in all partitions, its home first, which has its settings and its neighbours."""
+    [together] = sums.tenants([[each] for each in found], "backlog")
     return together
 
 

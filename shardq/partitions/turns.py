@@ -136,7 +136,7 @@ class PartitionTurns:
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
 
-        Dealt messages count as asked for until it is `answered`. A reader of one message may *stay* in the partition
+        Dealt messages count as asked for until they are `answered`. A reader of one message may *stay* in the partition
         that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
         partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
         asks for that wherever something is, or has not been looked for of late.

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from msgspec.structs import replace as merged
 
 from shardq.arguments import flag, iterable, text, whole
-from shardq.errors import ConfigError, NotAvailable, PartlyDone, QueueNotEmpty, ShardqError
+from shardq.errors import BackendError, ConfigError, NotAvailable, PartlyDone, QueueNotEmpty, ShardqError
 from shardq.model import DeadLetter, JournalPage, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
 from shardq.model.dead_letter import letters_of
 from shardq.model.event import BITS, unpacked
@@ -45,7 +45,8 @@ from shardq.ops.settle.cancel import Cancelled, cancel
 from shardq.outlook import together
 from shardq.partitions import sums, surveys
 from shardq.partitions.furnish import furnish
-from shardq.partitions.parts import Parts, check_settings
+from shardq.partitions.late import PROBE
+from shardq.partitions.parts import Parts, all_of, check_settings
 from shardq.partitions.resize import resize
 from shardq.protocol.ids import split, told, with_partition
 from shardq.sharding import key_bytes
@@ -266,12 +267,19 @@ def _paused(parts: Parts, timeout: float | None) -> Op[dict[str | bytes | None, 
 
 
 def _tenant(parts: Parts, shard_key: str | bytes, neighbours: bool, timeout: float | None) -> Op[Tenant]:
+    """Look in all partitions, as its home may have moved. Another that does not answer at once costs no more."""
     flag("neighbours", neighbours)
+    parts.whole.until(timeout)  # ConfigError for a bad one
     home = parts.home_of(shard_key).number
-    found = yield from parts.everywhere(
-        lambda state: tenants.tenant(state, shard_key, timeout, neighbours=neighbours and state.number == home)
-    )
-    return surveys.in_all(found, home)
+
+    def look(state: QueueState) -> Op[Tenant]:
+        if state.number == home:
+            return tenants.tenant(state, shard_key, timeout, neighbours=neighbours)
+        return tenants.tenant(state, shard_key, min(PROBE, state.timeout if timeout is None else timeout))
+
+    found = yield from parts.outcomes(look)
+    others = [each for at, each in found if at != home and not isinstance(each, BackendError)]
+    return surveys.in_all(all_of([*(each for at, each in found if at == home), *others]))
 
 
 def _tenants(parts: Parts, order: str, limit: int, start: int, timeout: float | None) -> Op[list[Any]]:

@@ -70,6 +70,7 @@ def test_the_others_go_on_while_a_node_does_not_answer(patient_cluster: Cluster,
         node.pause()
     else:
         node.kill9()
+    assert (queue.tenant(TENANTS[0]).backlog, queue.tenant(TENANTS[2]).backlog) == (0, 0)
     for number in range(ROUNDS):
         for at in (0, 2):
             queue.write((at, number), shard_key=TENANTS[at])
