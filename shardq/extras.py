@@ -18,7 +18,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "edge": _EDGE,
         "gateway": (*_EDGE, "grpc_health", "grpc_reflection"),
         "jobs": ("numpy", "pyarrow"),
-        "plan": ("matplotlib", "numpy"),
+        "plot": ("matplotlib",),
         "reports": ("duckdb", "numpy", "pyarrow"),
         "scaler": ("google.protobuf", "grpc", "grpc_health"),
         "spark": ("numpy", "pandas", "pyarrow", "pyspark"),

@@ -201,12 +201,12 @@ class Odds(msgspec.Struct, frozen=True):
 
         It is computed in whole numbers, by inclusion and exclusion over the j streams that none of them uses.
         ConfigError if `noisy` is not an int of at least 0, or is so large that the numbers would have millions of
-        digits: then `shardq.planner.clean_odds` tells it.
+        digits.
         """
         if type(noisy) is not int or noisy < 0:
             raise ConfigError(f"noisy must be an int of at least 0, not {shown(noisy)}")
         if self.shards.bit_length() * (self.streams_per_shard + 1) * noisy > MAX_BITS:
-            raise ConfigError(f"noisy = {shown(noisy)} is too many here: use shardq.planner.clean_odds(...)[0]")
+            raise ConfigError(f"noisy = {shown(noisy)} is too many: the numbers would have millions of digits")
         n, m = self.streams, self.streams_per_shard
         ways: int = sum((-1) ** j * comb(m, j) * comb(n - j, m) ** noisy for j in range(m + 1))
         total: int = self.shards**noisy

@@ -100,11 +100,6 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "durability": _flag("--durability", default="none", metavar="LEVEL", means="the durability level (none)"),
     "grace": _flag("--grace", type=time, default=25.0, metavar="TIME", means="time to finish at the end (25s)"),
     "tenants": _flag("--tenants", type=number(1), metavar="T", means="number of tenants"),
-    "noisy": _flag("--noisy", type=number(0), metavar="K", default=20, means="how many of them flood at a time (20)"),
-    "isolation": _flag(
-        "--isolation", type=float, metavar="S", default=0.99, means="share of the others kept apart (0.99)"
-    ),
-    "seed": _flag("--seed", type=number(0), metavar="S", default=0, means="the random seed (0)"),
     "within": _flag("--within", type=length, metavar="TIME", means="how soon jobs are to begin"),
     "objective": _flag("--objective", type=positive, metavar="PERCENT", means="share of jobs to begin in time"),
     "plot": _flag("--plot", type=Path, metavar="FILE", means="draw it as PNG or SVG (needs matplotlib)"),

@@ -38,11 +38,11 @@ from shardq.ops.queue.who import Who
 from shardq.ops.read.read import checked_count
 
 if TYPE_CHECKING:
+    from shardq.assignment import Assignment
     from shardq.client.async_action import AsyncAction
     from shardq.model.action import ActionKind
     from shardq.ops.inspect.tenants import Order
     from shardq.ops.operate.actions import Running
-    from shardq.planner import Assignment
 
 T = TypeVar("T")
 

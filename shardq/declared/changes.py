@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import asdict, replace
 
+from shardq.assignment import Assignment
 from shardq.declared.declaration import DeclaredQueue
 from shardq.declared.feasible import check_feasible
 from shardq.model import Control, Controls, LimitControl, Limits, Plan, QueueConfig, WeightControl
 from shardq.model.settings import differs
 from shardq.model.wording import ends_at
-from shardq.planner import Assignment
 from shardq.routing import Binding
 
 if TYPE_CHECKING:  # the command line's help imports nothing that speaks to Redis

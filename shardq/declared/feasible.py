@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from shardq.assignment import Assignment
 from shardq.declared.declaration import DeclaredQueue
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import QueueConfig
-from shardq.planner import Assignment
 
 
 def check_feasible(

@@ -1,4 +1,4 @@
-"""A comparison as a picture, with matplotlib (extra `plan`)."""
+"""A comparison as a picture, with matplotlib (extra `plot`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from shardq.extras import extra
 
-with extra("plan", "a plot"):
+with extra("plot", "a plot"):
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -55,7 +55,6 @@ LINES = {
     "server acl": "producer jobs",
     "server doctor": "--router other --accept append-only-file --accept libraries --accept no-worker",
     "server lua": "list",
-    "server size": "--tenants 100 --noisy 1",
     "stats": "jobs",
     "tenants": "jobs",
     "topics bind": "news jobs",
@@ -101,7 +100,7 @@ APART = {
 TOML = {"export"}
 """What prints TOML, whatever is asked for."""
 REPORTS = {f"report {name}" for name in report.MENU.summaries}
-ALONE = {"server acl", "serve token", "serve token, of a person", "server size"} | REPORTS
+ALONE = {"server acl", "serve token", "serve token, of a person"} | REPORTS
 """What asks no server."""
 WIDE = {"export", "server acl", "serve token", "serve token, of a person", "server lua"}
 """What prints lines for a file or another program, which nothing may break."""

@@ -17,7 +17,7 @@ PRODUCER: Final = ("-t", "t", "--gateway", "127.0.0.1:1", "--spool", "SPOOL", "-
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "apply": ("apply", "FILE", "--dry-run"),
     "gateway": ("serve", "gateway", "--listen", "127.0.0.1:0", "--tokens", "FILE"),
-    "names": ("server", "size", "--streams", "8", "--per-shard", "2", "--names", "FILE"),
+    "names": ("assign", "q", "--names", "FILE", "--yes"),
     "tls": ("serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", "--tls-cert", "FILE", "--tls-key", "FILE"),
     "scaler": ("serve", "scaler", "--listen", "127.0.0.1:0", "--tls-cert", "FILE", "--tls-key", "FILE"),
     "token": ("edge", "send", "q", "x", *PRODUCER, "--token-file", "FILE"),

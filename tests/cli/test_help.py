@@ -162,8 +162,7 @@ REFUSED = {
     "serve scaler --listen 127.0.0.1:0 --grpc 127.0.0.1:0": "scaler",
     "pipeline archive x jobs": "spark",
     "report fair .": "reports",
-    "server size --tenants 100 --noisy 1 --check": "plan",
-    "server size --tenants 100 --noisy 1 --plot x.svg": "plan",
+    "what-if . --plot x.svg": "plot",
 }
 
 

@@ -74,9 +74,7 @@ APART = (
         ("report cost", "report fair", "report noisy", "report slo", "report used", "what-if"),
         "it shows a folder of jobs: tests/reports/test_pages.py, tests/cli/test_what_if_command.py",
     )
-    | dict.fromkeys(
-        ("server acl", "server doctor", "serve token", "server lua", "server size"), "it shows nothing of messages"
-    )
+    | dict.fromkeys(("server acl", "server doctor", "serve token", "server lua"), "it shows nothing of messages")
 )
 
 

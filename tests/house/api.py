@@ -14,7 +14,7 @@ from tests.house.doc_blocks import ROOT
 
 MODULES: Final = (
     "shardq", "shardq.tasks", "shardq.backoff", "shardq.codec", "shardq.routing", "shardq.embedded", "shardq.testing",
-    "shardq.telemetry", "shardq.exporter", "shardq.dashboard", "shardq.django", "shardq.edge", "shardq.planner",
+    "shardq.telemetry", "shardq.exporter", "shardq.dashboard", "shardq.django", "shardq.edge", "shardq.assignment",
     "shardq.spark",
 )  # fmt: skip
 """The modules that programs import, as the pages show them."""

@@ -132,7 +132,6 @@ SHARED: Final = {
     "Declaration": "a file's, and the queue's part of it",
     "Member": "a frame's, and a family's of metrics",
     "Partition": "what `partitions()` tells, and a queue that is one",
-    "Plan": "of tenants' limits, and of a queue's size: both public",
     "Progress": "an action's, and an edge's: both public",
     "Refused": "what Redis refused; what a gateway did, which is public",
     "Role": "of Redis users, and of people: both public",

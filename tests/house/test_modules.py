@@ -92,7 +92,7 @@ def test_what_not_every_program_needs_is_imported_when_it_is_asked_for() -> None
         "worker",
         "client.async_client",
         "embedded",
-        "planner",
+        "assignment",
         "routing",
         "ops.topics.publish",
         "ops.inspect.peek",

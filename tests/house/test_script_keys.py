@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from shardq.planner.costs import WRITE_KEYS
 from shardq.protocol import scripts
 from shardq.protocol.keys import SHARED_KEYS, QueueKeys, RouterKeys, SharedKeys
 from tests.house.lua_lint import FOLDER
@@ -99,7 +98,3 @@ def test_open_creates_every_key_that_a_queue_has() -> None:
     keys = QueueKeys("q")
 
     assert keys.of("open", scripts.load("open").keys) == keys.fixed
-
-
-def test_the_planner_counts_the_keys_of_a_write() -> None:
-    assert len(scripts.load("write").keys) == WRITE_KEYS

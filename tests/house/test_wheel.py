@@ -40,7 +40,7 @@ text = "shardq stats jobs"
         ("pip install shardq", [], ()),
         ("RUN pip install --no-cache-dir 'shardq[embedded]'", ["embedded"], ("--no-cache-dir",)),
         ("`pip install .`", [], ()),
-        ("$ pip install '../shardq[cron,plan]' flask", ["cron", "plan"], ("flask",)),
+        ("$ pip install '../shardq[cron,plot]' flask", ["cron", "plot"], ("flask",)),
     ],
 )
 def test_a_line_that_installs_the_project_is_found(line: str, extras: list[str], others: tuple[str, ...]) -> None:
@@ -86,7 +86,7 @@ def test_there_is_an_environment_for_the_core_each_extra_and_each_other_line() -
         "gateway",
         "jobs",
         "otel",
-        "plan",
+        "plot",
         "reports",
         "scaler",
         "spark",
@@ -119,7 +119,7 @@ MODULES = {
     "alone": "import made_up.first; assert 'made_up.second' in __import__('sys').modules",
     "broken": "import nowhere",
     "edge": "raise ImportError(\"this needs the extra edge: pip install 'shardq[edge]' (grpc is missing)\")",
-    "plan": "raise ImportError(\"this needs the extra plan: pip install 'shardq[plan]' (numpy is missing)\")",
+    "plot": "raise ImportError(\"this needs the extra plot: pip install 'shardq[plot]' (matplotlib is missing)\")",
     "first": "",
     "second": "",
     "warns": "import warnings; warnings.warn('old', DeprecationWarning)",
@@ -129,7 +129,7 @@ IMPORTED = """
 import json
 from tests.house.wheel.probe import folders_of, imported_alone, walked, with_packages
 names = list(walked("made_up", folders_of("made_up")))
-print(json.dumps(imported_alone("made_up", folders_of("made_up"), with_packages(names), {"plan"})))
+print(json.dumps(imported_alone("made_up", folders_of("made_up"), with_packages(names), {"plot"})))
 """
 
 
@@ -148,7 +148,7 @@ def test_each_module_is_imported_as_the_first_and_says_what_it_needs(tmp_path: P
         "made_up.dies": "the end of its process, with 7",
         "made_up.edge": None,
         "made_up.first": "",
-        "made_up.plan": "ImportError: this needs the extra plan: pip install 'shardq[plan]' (numpy is missing)",
+        "made_up.plot": "ImportError: this needs the extra plot: pip install 'shardq[plot]' (matplotlib is missing)",
         "made_up.second": "",
         "made_up.warns": "DeprecationWarning: old",
     }

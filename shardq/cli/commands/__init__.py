@@ -65,7 +65,6 @@ COMMANDS: Final = Menu(
         "delete-dead": "purge --dead",
         "gateway-token": "serve token",
         "len": "stats --field len",
-        "plan": "server size",
         "result": "message --result",
         "tenant": "tenants QUEUE KEY",
         "top": "tenants --watch",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ABOUT = """Any two of the named shard keys share at most --max-overlap streams. Shard keys that are not named are dealt
 their streams by hashing, as before. Shard keys that were assigned earlier keep their streams. If there is no room for
-all names, nothing is assigned. `shardq server size --names` shows an assignment without a queue.
+all names, nothing is assigned.
 
 --list shows which shard keys are assigned. --remove deals shard keys by hashing again: new messages of theirs go to the
 streams of that, and what waits stays in its streams and is read there. Afterwards the queue may have fewer streams than

@@ -10,8 +10,7 @@ from shardq.cli.parsing import group
 ABOUT = """For operators of the Redis or Valkey server that queues lie on."""
 
 EXAMPLES = """  shardq server doctor
-  shardq server acl producer orders
-  shardq server size --tenants 10000 --noisy 20"""
+  shardq server acl producer orders"""
 
 MENU: Final = Menu(
     "shardq.cli.server",
@@ -20,7 +19,6 @@ MENU: Final = Menu(
             "doctor": "check whether a server is fit for shardq",
             "acl": "print the Redis ACL user that a role needs",
             "lua": "show what Redis runs for a verb, or the libraries it has",
-            "size": "choose streams and shard sizes",
         }
     },
 )

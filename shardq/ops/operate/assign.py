@@ -1,8 +1,8 @@
 """Store shards for named shard keys with the queue, so that any two of these shards share few streams.
 
-`shardq.planner.Assignment` chooses the shards in this process. One script then stores them, if the queue still has the
-epoch that they were chosen for. If another client resized the queue or assigned shards meanwhile, nothing is stored,
-and the shards are chosen again.
+`shardq.assignment.Assignment` chooses the shards in this process. One script then stores them, if the queue still has
+the epoch that they were chosen for. If another client resized the queue or assigned shards meanwhile, nothing is
+stored, and the shards are chosen again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from shardq.assignment import Assignment
 from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.queue.change import check_replicas
 from shardq.ops.queue.opening import new_epoch, reopen, require_queue
@@ -19,7 +20,6 @@ from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep
 from shardq.ops.queue.view import QueueView
-from shardq.planner import Assignment
 from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.replies import stored_assignment
 from shardq.sharding import check_names

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, BackendTimeout, ConfigError, Queue
+from shardq.assignment import Assignment, capacity
 from shardq.ops.operate import assign as assigning
-from shardq.planner import Assignment, capacity
 from shardq.sharding import overlap, shard
 from shardq.testing import ManualClock
 from tests.conformance.conftest import OpenQueue
@@ -124,7 +124,7 @@ def test_another_overlap_is_taken_if_those_who_have_shards_keep_it(queue: Queue)
         queue.assign(["new"], max_overlap=0)
     assert queue.assign([], max_overlap=2).max_overlap == 2
     assert queue.assignment().max_overlap == 2
-    with pytest.raises(ConfigError, match="max_overlap must be an int from 0 to 3"):
+    with pytest.raises(ConfigError, match="max_overlap must be a whole number from 0 to 3"):
         queue.assign(["new"], max_overlap=4)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shardq import Action, BackendTimeout, Client, Delivery, QueueMissing, ShardqError, Written
+from shardq.assignment import Assignment
 from shardq.model import (
     ActionStatus,
     Controls,
@@ -24,7 +25,6 @@ from shardq.model import (
     Verdict,
 )
 from shardq.model.schedule import Schedule
-from shardq.planner import Assignment
 from shardq.routing import Router
 from tests.fault.queue.methods import ROWS, SETTINGS, Place, Row
 from tests.proxy import Proxy, on_the_wire

@@ -19,7 +19,7 @@ from tests.parts import ALL_NEEDED, APPS, APPS_BIN
 AT_ONCE = 2
 """Environments that are made side by side."""
 
-SLOW = {"spark": 3, "gateway": 2, "plan": 1}
+SLOW = {"spark": 3, "gateway": 2, "plot": 1}
 """They begin first, behind the core."""
 
 

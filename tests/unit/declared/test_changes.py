@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client
+from shardq.assignment import Assignment
 from shardq.declared import Change, DeclaredQueue, Found, of_queue, of_router, parsed
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import Controls, LimitControl, Limits, Plan, QueueConfig, WeightControl
-from shardq.planner import Assignment
 from shardq.routing import Binding
 
 

@@ -51,7 +51,7 @@ def test_an_extra_brings_the_packages_of_its_modules(name: str) -> None:
         ("gateway", "grpc_health"),
         ("edge", "google"),
         ("edge", "google.protobuf"),
-        ("plan", "numpy"),
+        ("plot", "matplotlib"),
     ],
 )
 def test_a_missing_package_is_told_in_one_line_with_the_extra(name: str, missing: str) -> None:

@@ -107,6 +107,19 @@ def test_documented_odds() -> None:
         assert f"| {n}, {m} | {blocked} |" in DOC
 
 
+def test_documented_sizes() -> None:
+    """The three sizes of docs/planning.md have the shares that Odds computes, to the digits that stand there."""
+    rows = re.findall(
+        r"^\| (\d+), (\d).*? \|((?: [0-9.]+ % \|){3})", (ROOT / "docs/planning.md").read_text(), re.MULTILINE
+    )
+    assert [(n, m) for n, m, _ in rows] == [("16", "2"), ("64", "4"), ("256", "4")]
+    for n, m, cells in rows:
+        shown = re.findall(r"([0-9.]+) %", cells)
+        digits = [len(each.partition(".")[2]) for each in shown]
+        shares = [100 * Odds(int(n), int(m)).blocked(floods) for floods in (1, 4, 20)]
+        assert shown == [f"{share:.{count}f}" for share, count in zip(shares, digits, strict=True)]
+
+
 # --- what a shard is
 
 

@@ -18,9 +18,8 @@ from itertools import combinations
 from math import comb
 from typing import Final
 
-from shardq.arguments import iterable, mapping, shown
+from shardq.arguments import iterable, mapping, shown, whole
 from shardq.errors import ConfigError
-from shardq.planner.odds import check_count
 from shardq.sharding import check_width, key_bytes, shard
 
 MAX_NAMED: Final = 100_000
@@ -45,7 +44,7 @@ def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
     336
     """
     width = check_width(streams, streams_per_shard)
-    check_count("max_overlap", max_overlap, 0, width - 1)
+    whole("max_overlap", max_overlap, 0, width - 1)
     bound = 1
     for drop in range(max_overlap, -1, -1):
         bound = (streams - drop) * bound // (width - drop)
@@ -55,19 +54,18 @@ def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
 class Assignment:
     """Which shard each named tenant has.
 
-    `streams` (N) and `streams_per_shard` (M, `width`) are those of the queue; `max_overlap` is 0 to M - 1. With another
-    `seed` the same tenants get other shards. There is room for `capacity` tenants at most.
+    `streams` (N) and `streams_per_shard` (M, `width`) are those of the queue; `max_overlap` is 0 to M - 1. There
+    is room for `capacity` tenants at most.
 
     >>> named = Assignment(16, 4, max_overlap=1)
     >>> named.add("acct-1"), named.add("acct-2"), named.add("acct-3")
     ((3, 13, 12, 10), (9, 1, 4, 3), (2, 0, 15, 6))
     """
 
-    def __init__(self, streams: int, streams_per_shard: int, *, max_overlap: int, seed: int = 0) -> None:
+    def __init__(self, streams: int, streams_per_shard: int, *, max_overlap: int) -> None:
         self.streams = streams
         self.width: int = check_width(streams, streams_per_shard)
-        self.max_overlap: int = check_count("max_overlap", max_overlap, 0, self.width - 1)
-        self.seed: int = check_count("seed", seed, 0, 2**32)
+        self.max_overlap: int = whole("max_overlap", max_overlap, 0, self.width - 1)
         self.capacity: int = capacity(streams, self.width, max_overlap)
         self._shards: dict[bytes, Streams] = {}
         self._taken: set[Streams] = set()
@@ -80,7 +78,6 @@ class Assignment:
         streams_per_shard: int,
         *,
         max_overlap: int,
-        seed: int = 0,
     ) -> Assignment:
         """Load an assignment that was stored; ConfigError names the tenant whose shard breaks the rules.
 
@@ -88,7 +85,7 @@ class Assignment:
         >>> again["acct-1"]
         (3, 13, 12, 10)
         """
-        made = cls(streams, streams_per_shard, max_overlap=max_overlap, seed=seed)
+        made = cls(streams, streams_per_shard, max_overlap=max_overlap)
         for key, dealt in mapping("shards", shards, "shard keys to streams").items():
             made._keep(key_bytes(key), made._checked(key, tuple(iterable("a shard", dealt, "streams"))))
         return made
@@ -142,17 +139,16 @@ class Assignment:
 
     def _candidates(self, name: bytes) -> Iterator[Streams]:
         """Shards to try first: the one that the tenant is dealt, then those of salted keys."""
-        if self.seed == 0:
-            yield shard(name, self.streams, self.width)
+        yield shard(name, self.streams, self.width)
         for attempt in range(1, DEALT_TRIES):
-            yield shard(_salted(name, self.seed, attempt), self.streams, self.width)
+            yield shard(_salted(name, attempt), self.streams, self.width)
 
     def _search(self, name: bytes) -> Streams:
         """Search all shards depth first, stream by stream in an order of the tenant's own, for `SEARCH_STEPS` steps.
 
         A branch ends as soon as the chosen streams include a taken set, or too few streams are left.
         """
-        order = shard(_salted(name, self.seed, 0), self.streams, self.streams)
+        order = shard(_salted(name, 0), self.streams, self.streams)
         chosen: list[int] = []  # positions in `order`, rising
         position = 0
         for _ in range(SEARCH_STEPS):
@@ -212,6 +208,6 @@ class Assignment:
         )
 
 
-def _salted(name: bytes, seed: int, attempt: int) -> bytes:
+def _salted(name: bytes, attempt: int) -> bytes:
     """Another key to deal a shard for. It is never longer than a shard key may be, and never equal to a tenant's."""
-    return hashlib.sha256(b"shardq/assigned/1\0%d\0%d\0" % (seed, attempt) + name).digest()
+    return hashlib.sha256(b"shardq/assigned/1\x000\x00%d\x00" % attempt + name).digest()
