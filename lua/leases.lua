@@ -47,12 +47,16 @@ local MOST_TOLD = 3600000 -- ms that a delivery may be charged
 -- the journal alone.)
 local function read_cost(text, age)
   local told, number = match(text, '^(=?)([%d.]+)~?[%d.]*$') -- (of "nan" no number is made)
-  return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
+  local cost = tonumber(number or 0) or 0
+  local most = told == '=' and MOST_TOLD or age
+  if cost > most then cost = most end
+  return cost > 0 and cost or 0
 end
 
 local function add_service(q, a, key, ms)
   if q.events then Journal.note_charge(q, ms) end
-  a.served = (a.served or q.virtual) + floor(ms * 10 / (a.weight or 1) + 0.5)
+  local units = ms * 10 / (a.weight or 1) + 0.5
+  a.served = (a.served or q.virtual) + (units - units % 1)
   if q.rules.parents then Children.charge(q, a, key, ms) end
 end
 

@@ -411,7 +411,9 @@ local function close_read(q, watch, turn, client)
 end
 
 local function hints_of(q, width)
-  local hints = concat(Streams.ready_streams(q, width), ',')
+  local found = Streams.ready_streams(q, width)
+  for at = 1, #found do found[at] = spelled[found[at]] or spell(found[at]) end -- `concat` takes longer for each number
+  local hints = concat(found, ',')
   if not q.missed then return hints end
   return q.missed .. (hints == '' and '' or ',' .. hints)
 end
@@ -447,9 +449,9 @@ end
 
 -- The reply to a reader: how much it was handed, or that the call is to be sent again, or how long until something may
 -- be there. Time brings more at `at`.
-local function answer_read(q, width, wait, at)
+local function answer_read(q, width, wait, at, is_bare)
   if q.odd.heavy then q.turns = Limits.weight_of_turns(q) end -- the state is written down
-  if q.is_bare then strip_payloads(q) end
+  if is_bare then strip_payloads(q) end
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
@@ -545,7 +547,7 @@ function verbs.read(KEYS, ARGV)
   end
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
-  q.ends_text, q.visibility, q.is_bare = spell(q.ends), visibility, bare == 'b'
+  q.ends_text, q.visibility = spell(q.ends), visibility
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'
@@ -574,5 +576,5 @@ function verbs.read(KEYS, ARGV)
   watch, turn = tonumber(watch), turn ~= '' and turn + 0 or nil -- nil for '-' and ''
   local wait = finds_nothing(q, till, watch, turn, stays)
   local at = close_read(q, watch, turn, ARGV[3])
-  return answer_read(q, width, wait, at)
+  return answer_read(q, width, wait, at, bare == 'b')
 end

@@ -105,10 +105,10 @@ function State.open_call(KEYS, fixed, ...)
   if not v[1] then return nil end
   local time = call('TIME')
   local line = known_lines[v[2]] or State.read_line(v[2])
-  local shared, odd = v[3] + 0, v[4]
+  local shared, odd, micros = small_numbers[v[3]] or v[3] + 0, v[4], time[2]
   v[3] = shared
   return new_q{
-    keys = KEYS, declared = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + floor(time[2] / 1000),
+    keys = KEYS, declared = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + (micros - micros % 1000) / 1000,
     -- The same text is the same rules, in each queue and for each call: so the settings are parsed once.
     rules = Rules.known[v[1]] or Rules.rules_of(v[1]), line = line, shared = shared,
     virtual = line[1], behind = line[2], turns = line[3], servable = line[4], due_at = line[5], waiting = line[6],
@@ -181,7 +181,7 @@ function State.save_state(q)
   local meta, changes, unset = q.keys[META], q.changes, q.unset
   local size = #changes
   for from = 1, size, 4000 do
-    call('HSET', meta, unpack(changes, from, min(size, from + 3999))) -- at most 4,000: a part
+    call('HSET', meta, unpack(changes, from, size < from + 4000 and size or from + 3999)) -- at most 4,000: a part
   end
   if unset then
     for from = 1, #unset, 4000 do

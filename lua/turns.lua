@@ -95,8 +95,10 @@ end
 
 -- First those who leave, then those who come: a shard key may have done both in one call.
 function Turns.flush_turns(q)
-  send(q, 'turned', 'ZREM', TURNS)
-  send(q, 'turn', 'ZADD', TURNS)
+  local lists = q.lists
+  if not lists then return end
+  if lists.turned then send(q, 'turned', 'ZREM', TURNS) end
+  if lists.turn then send(q, 'turn', 'ZADD', TURNS) end
 end
 
 -- Looks at what is pending, and writes `turns` before all else of the call's end, as its look at that key.

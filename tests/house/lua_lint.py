@@ -154,6 +154,7 @@ KEPT = {
     ("failures", "known_tries"): _CACHE,
     ("failures", "known_bytes"): _CACHE,
     ("base", "spelled"): _SPELLED,
+    ("base", "small_numbers"): _SPELLED,
     ("base", "heads"): _SPELLED,
     ("base", "heads_known"): _SPELLED,
     ("base", "tails"): _SPELLED,
