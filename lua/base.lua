@@ -90,6 +90,17 @@ local FEW = 5 -- the keys that a plain call declares
 -- @record message: shard key tag payload headers attributes unique_key unique_known delay
 -- @record w: account key place id attempts flags since body attributes payload
 
+-- Functions that nearly every call of a single message uses: each is a local of the whole text
+-- (shardq/protocol/constants.py).
+-- @direct State.open_call State.put State.save_state Accounts.meet Accounts.save_account Accounts.load_accounts
+-- @direct Arguments.check_plain Turns.save_accounts Turns.schedule Turns.flush_turns Rules.owner_of Rules.parent_of
+-- @direct Messages.is_ours Messages.stream_key Messages.drop_body Notifications.notify_reader
+-- @direct Streams.append Streams.goes_to_stream Streams.ready Streams.ready_streams Streams.mark Streams.save_entries
+-- @direct Streams.take_entries Streams.save_streams Leases.grant Leases.is_counted Leases.end_flight Limits.allowance
+-- @direct Producers.check_call Producers.note_call Settle.close_change Settle.save_rest Virtual.due_turns
+-- @direct Notifications.pass_watch_on Virtual.put_due_turns Overflow.overflow_of Overflow.block_field
+-- @direct Overflow.read_block Waiting.overflow_base
+
 local PARTS = 5 -- of a token: place, id, attempt, marks and key
 local LATE = 50 -- ms by which a token may be taken late without being lost
 local NEVER = 9000000000000000 -- the score of a sentinel: later than anything
