@@ -77,7 +77,7 @@ local function spell_account(a, now)
   end
   local both = a.flight * 1000 + taken
   if behind == 0 then
-    if a.listed > 0 or not has_no_block(a) then return spell_long(a, now) end
+    if a.listed > 0 or (a.overflow or a.queue ~= '-') and not has_no_block(a) then return spell_long(a, now) end
     if served then return (spelled[both] or spell(both)) .. ':' .. spell(served) end
     return both == 0 and '' or spelled[both] or spell(both)
   end

@@ -70,7 +70,7 @@ function Leases.is_counted(marks) return marks == '' or byte(marks, -1) ~= 45 en
 
 -- One less is in flight. A delivery without an account was counted nowhere, so nothing is counted down.
 local function leave_flight(q, a, key, marks)
-  if not Leases.is_counted(marks) then return end
+  if marks ~= '' and byte(marks, -1) == 45 then return end -- as `is_counted` says
   -- (An account that another program has spoilt begins with nothing in flight.)
   if a.flight > 0 then a.flight = a.flight - 1 end
   if q.rules.parents then Children.end_delivery(q, key) end

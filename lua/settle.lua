@@ -320,7 +320,7 @@ function Settle.close_change(q, client)
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts, which say what is pending of `turns` and `due`.
-  Turns.begin_effects(q)
+  if q.dirty or q.lists then Turns.begin_effects(q) end
   -- Their scores were read, so this cannot fail for the type. With it the token is worth nothing, also to a repeated
   -- call.
   local settled = q.settled

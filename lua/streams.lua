@@ -113,7 +113,7 @@ function Streams.append(q, id, mark, message)
   local length = q.lengths[to]
   if length == 0 then Streams.mark(q, number, 49) end -- '1'
   q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
-  return spell(number)
+  return spelled[number] or spell(number)
 end
 
 -- Looks at the streams that get something, unless that is the first effect and on one stream only.
@@ -171,7 +171,7 @@ end
 
 -- The ready streams, in turn from the offset on, and then those before it.
 function Streams.ready_streams(q, most)
-  local digits = Streams.ready(q)
+  local digits = q.marks and Streams.ready(q) or q.ready
   local turn, n = q.next_stream + 1, 0
   local found = {nil}
   local position = find(digits, '1', turn, true)
@@ -233,10 +233,10 @@ end
 -- Takes up to `share` entries of one stream. Returns how many.
 local function take_of_stream(q, number, share, groups)
   local from = '(' .. (q.cursors[number] or '0-0')
-  local key = Messages.stream_key(q, spell(number))
+  local key = Messages.stream_key(q, spelled[number] or spell(number))
   local counted = q.lengths[number]
   local most = share < counted and share or share + 1 -- one more than is counted, if there is one
-  local entries = call('XRANGE', key, from, '+', 'COUNT', spell(most))
+  local entries = call('XRANGE', key, from, '+', 'COUNT', spelled[most] or spell(most))
   local size, left = #entries, 0
   if size > counted then
     Streams.count_foreign(q, size - counted)
@@ -313,8 +313,10 @@ function Streams.take_preferred(q, number)
 end
 
 function Streams.save_streams(q)
+  local lengths, cursors = q.lengths, q.cursors
   for number, key in pairs(q.touched) do
-    State.put(q, key, spell(q.lengths[number]))
-    if q.cursors[number] then State.put(q, 'h' .. spell(number), q.cursors[number]) end
+    local length, cursor = lengths[number], cursors[number]
+    State.put(q, key, spelled[length] or spell(length))
+    if cursor then State.put(q, 'h' .. (spelled[number] or spell(number)), cursor) end
   end
 end

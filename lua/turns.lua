@@ -158,9 +158,8 @@ local function find_heads(q, need)
   return {}
 end
 
--- Returns the score of the first in `turns` after a read, -1 if nobody waits there or the read has not looked.
+-- Returns the score of the first in `turns` after a read that has looked there, -1 if nobody waits.
 function Turns.first_score(q)
-  if not q.has_read_turns then return -1 end
   local first = q.next_score or Accounts.IDLE
   local names, accounts = q.names, q.accounts
   for at = 1, #names do

@@ -10,7 +10,8 @@
 --   entries     XADD
 --   producer    ZADD: until when the producer is remembered; its last reply is a field of the state
 --   state       HSET: lengths, accounts, the producer, the last id, all in one
---   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write
+--   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write. (Where blocks are all,
+--               they come before the state, as their look.)
 --   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
 -- To the log and to replicas all of it goes as one transaction, so after a crash all is there or none.
 
@@ -462,13 +463,22 @@ end
 
 -- Appends the messages and writes down what has changed, and what is remembered of the call.
 local function close_write(q, producer, offset)
-  for position in pairs(q.grown) do State.put(q, q.declared[q.fixed + position], spell(q.lengths[position])) end
+  for position in pairs(q.grown) do
+    local length = q.lengths[position]
+    State.put(q, q.declared[q.fixed + position], spelled[length] or spell(length))
+  end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Children.note(q) end
   Turns.save_accounts(q)
   -- The last looks. No effect after them may fail. (XADD still can, where another program added an entry with a later
   -- id.)
-  if q.dirty or q.lists then Types.look_at_waiting(q) end
+  -- Where one key beside the state is changed, its change is its look.
+  local goes_first = q.dirty and not q.lists and #q.appended == 0
+  if goes_first then
+    Overflow.save_blocks(q)
+  elseif q.dirty or q.lists then
+    Types.look_at_waiting(q)
+  end
   if #q.appended > 8 then Streams.look_at_grown(q) end -- more than one
   -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found
   -- by a read (`count_foreign`), but one that is counted and not there counts as vanished.
@@ -476,7 +486,7 @@ local function close_write(q, producer, offset)
   if q.producer_moves then Producers.save_producer(q, producer) end
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
-  if q.dirty or q.lists then
+  if not goes_first and (q.dirty or q.lists) then
     Overflow.save_blocks(q)
     Turns.flush_turns(q)
     Due.save_due(q)

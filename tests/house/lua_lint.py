@@ -147,6 +147,8 @@ KEPT = {
     ("limits", "known_bytes"): _CACHE,
     ("state", "known_lines"): _CACHE,
     ("state", "known_bytes"): _CACHE,
+    ("state", "known_ends"): _CACHE,
+    ("state", "known_bytes_of_ends"): _CACHE,
     ("arguments", "known"): _CACHE,
     ("arguments", "known_bytes"): _CACHE,
     ("streams", "known"): _CACHE,

@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
         2,
         "a batch brings messages that another one has leased already",
         "lua/streams.lua",
-        "    if q.cursors[number] then State.put(q, 'h' .. spell(number), q.cursors[number]) end\n",
+        "    if cursor then State.put(q, 'h' .. (spelled[number] or spell(number)), cursor) end\n",
         "",
         "tests/conformance/read/test_read.py::test_what_is_leased_is_not_handed_out_again[sync-valkey-batches-0]",
     ),
