@@ -19,7 +19,7 @@ local function usual_listed(taken, behind) return behind > 0 and taken == 0 and 
 local function new_account(name, text, taken, flight, served, behind, queue)
   return new_a{
     name = name, taken = taken, flight = flight, behind = behind, returned = 0, delayed = 0, served = served,
-    full_at = 0, look_at = 0, listed = usual_listed(taken, behind), limits = '-',
+    full_at = 0, look_at = 0, listed = behind > 0 and usual_listed(taken, behind) or 0, limits = '-',
     queue = queue, text = text, counted = behind,
     interval = nil, -- the last one that many have: tables that grow take longer
   }
@@ -27,9 +27,11 @@ end
 
 -- Reads the short form.
 local function parse_short(name, text)
+  local few = small_numbers[text] -- mostly nothing else is known
+  if few then return new_account(name, text, few % 1000, (few - few % 1000) / 1000, nil, 0, '-') end
   local both, served, behind, queue = match(text, '^(%d+):?(%d*):?(%d*):?(%S*)$')
   if not both or #both > 12 then return nil end
-  both = both + 0
+  both = small_numbers[both] or both + 0
   local taken = both % 1000
   local flight = (both - taken) / 1000
   if behind ~= '' then return new_account(name, text, taken, flight, tonumber(served), behind + 0, queue) end
@@ -66,24 +68,22 @@ local function spell_long(a, now)
   }, ' ')
 end
 
--- Says whether all is as usual that the short form does not say.
-local function is_short(a, now)
-  if a.limits ~= '-' or a.delayed > 0 or a.returned > 0 or a.look_at > 0 or a.taken > 999 or a.counted ~= a.behind
-    or a.full_at > now - LATE then
-    return false
-  end
-  if a.behind == 0 then return a.listed == 0 and has_no_block(a) end
-  return a.listed == usual_listed(a.taken, a.behind) and not has_no_block(a)
-end
-
 -- Spells an account; '' if nothing is known of it.
 local function spell_account(a, now)
-  if not is_short(a, now) then return spell_long(a, now) end
-  local both = spell(a.flight * 1000 + a.taken)
-  local served = a.served and spell(a.served) or ''
-  if a.behind > 0 then return both .. ':' .. served .. ':' .. spell(a.behind) .. ':' .. queue_of(a) end
-  if a.served then return both .. ':' .. served end
-  return both ~= '0' and both or ''
+  local taken, behind, served = a.taken, a.behind, a.served
+  if a.limits ~= '-' or a.delayed > 0 or a.returned > 0 or a.look_at > 0 or taken > 999 or a.counted ~= behind
+    or a.full_at > now - LATE then
+    return spell_long(a, now)
+  end
+  local both = a.flight * 1000 + taken
+  if behind == 0 then
+    if a.listed > 0 or (a.overflow or a.queue ~= '-') and not has_no_block(a) then return spell_long(a, now) end
+    if served then return (spelled[both] or spell(both)) .. ':' .. spell(served) end
+    return both == 0 and '' or spelled[both] or spell(both)
+  end
+  if a.listed ~= usual_listed(taken, behind) or has_no_block(a) then return spell_long(a, now) end
+  served = served and spell(served) or ''
+  return (spelled[both] or spell(both)) .. ':' .. served .. ':' .. spell(behind) .. ':' .. queue_of(a)
 end
 
 -- Notes what is known of an account from now on, if that has changed.

@@ -83,12 +83,23 @@ local FEW = 5 -- the keys that a plain call declares
 --   walk owed seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility
 --   contested prefer missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up
 --   last_due purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
---   lengths_left failed asked next_score is_bare
+--   lengths_left failed asked next_score
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text ruled score next_at overflow cap burst pause weight interval by most next_score account
 --   body_head is_looked_at place left ends
 -- @record message: shard key tag payload headers attributes unique_key unique_known delay
 -- @record w: account key place id attempts flags since body attributes payload
+
+-- Functions that nearly every call of a single message uses: each is a local of the whole text
+-- (shardq/protocol/constants.py).
+-- @direct State.open_call State.put State.save_state Accounts.meet Accounts.save_account Accounts.load_accounts
+-- @direct Arguments.check_plain Turns.save_accounts Turns.schedule Turns.flush_turns Rules.owner_of Rules.parent_of
+-- @direct Messages.is_ours Messages.stream_key Messages.drop_body Notifications.notify_reader
+-- @direct Streams.append Streams.goes_to_stream Streams.ready Streams.ready_streams Streams.mark Streams.save_entries
+-- @direct Streams.take_entries Streams.save_streams Leases.grant Leases.is_counted Leases.end_flight Limits.allowance
+-- @direct Producers.check_call Producers.note_call Settle.close_change Settle.save_rest Virtual.due_turns
+-- @direct Notifications.pass_watch_on Virtual.put_due_turns Overflow.overflow_of Overflow.block_field
+-- @direct Overflow.read_block Waiting.overflow_base
 
 local PARTS = 5 -- of a token: place, id, attempt, marks and key
 local LATE = 50 -- ms by which a token may be taken late without being lost
@@ -121,8 +132,9 @@ local function send(q, name, command, place)
   if not list then return end
   local key = q.keys[place]
   q.lists[name] = nil
-  for from = 1, #list, 4000 do
-    call(command, key, unpack(list, from, min(#list, from + 3999))) -- at most 4,000: a part
+  local size = #list
+  for from = 1, size, 4000 do
+    call(command, key, unpack(list, from, size < from + 4000 and size or from + 3999)) -- at most 4,000: a part
   end
 end
 
@@ -163,6 +175,7 @@ end
 -- exactly are kept: above, the last digits are not what is left of a division.
 local EXACT = 9007199254740992 -- 2^53
 local spelled = {}
+local small_numbers = {} -- by their texts: to read one takes as long as ten steps
 local heads, heads_known = {}, 0
 local tails = {}
 
@@ -171,7 +184,7 @@ local function spell_anew(number)
   local text = format('%.0f', number)
   if number < 0 or number >= EXACT or number % 1 ~= 0 then return text end
   if number < 4096 then
-    spelled[number] = text
+    spelled[number], small_numbers[text] = text, number
     return text
   end
   local tail = number % 1000

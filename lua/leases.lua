@@ -47,12 +47,16 @@ local MOST_TOLD = 3600000 -- ms that a delivery may be charged
 -- the journal alone.)
 local function read_cost(text, age)
   local told, number = match(text, '^(=?)([%d.]+)~?[%d.]*$') -- (of "nan" no number is made)
-  return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
+  local cost = tonumber(number or 0) or 0
+  local most = told == '=' and MOST_TOLD or age
+  if cost > most then cost = most end
+  return cost > 0 and cost or 0
 end
 
 local function add_service(q, a, key, ms)
   if q.events then Journal.note_charge(q, ms) end
-  a.served = (a.served or q.virtual) + floor(ms * 10 / (a.weight or 1) + 0.5)
+  local units = ms * 10 / (a.weight or 1) + 0.5
+  a.served = (a.served or q.virtual) + (units - units % 1)
   if q.rules.parents then Children.charge(q, a, key, ms) end
 end
 
@@ -66,7 +70,7 @@ function Leases.is_counted(marks) return marks == '' or byte(marks, -1) ~= 45 en
 
 -- One less is in flight. A delivery without an account was counted nowhere, so nothing is counted down.
 local function leave_flight(q, a, key, marks)
-  if not Leases.is_counted(marks) then return end
+  if marks ~= '' and byte(marks, -1) == 45 then return end -- as `is_counted` says
   -- (An account that another program has spoilt begins with nothing in flight.)
   if a.flight > 0 then a.flight = a.flight - 1 end
   if q.rules.parents then Children.end_delivery(q, key) end

@@ -190,8 +190,8 @@ end
 function Messages.drop_body(q, place, id)
   local over = q.over
   if not over then
-    over = {}
-    q.over = over
+    q.over = {place, [place] = {id}}
+    return
   end
   local ids = over[place]
   if ids then ids[#ids + 1] = id else over[#over + 1], over[place] = place, {id} end

@@ -188,7 +188,7 @@ end
 -- watch, so it need not look; but for what comes later, it looks, and says whether it stays that long.
 function Notifications.pass_watch_on(q, at, watch, turn)
   stop_watching(q, watch, turn)
-  if not lacks_watcher(q, at) then return end
+  if q.waiting <= q.now or not lacks_watcher(q, at) then return end
   local moment = ceil(at)
   -- A notification that nobody reads keeps the watch for so long at most.
   if moment <= q.now or moment > q.now + LATEST then return hand_watch(q) end

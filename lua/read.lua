@@ -197,7 +197,7 @@ end
 local function deliver_entries(q, groups)
   load_owners(q, groups)
   for at = 1, #groups, 2 do
-    local stream = spell(groups[at])
+    local stream = spelled[groups[at]] or spell(groups[at])
     -- The list is copied only where an entry is left out of it: mostly none is.
     local entries, kept = groups[at + 1], nil
     for i = 1, #entries do
@@ -321,8 +321,6 @@ local function share_of_streams(q, count)
   return count - min(kept, max(q.turns, q.servable)), due
 end
 
-local function count_vanished(q) return q.counts and q.counts.vanished end
-
 local function deliver(q, count)
   -- If somebody else waits while these are worked on, their time is charged (`Leases.grant`).
   q.contested = q.shared + q.behind > count
@@ -332,7 +330,7 @@ local function deliver(q, count)
   local before, lost
   if q.prefer and q.shared > 0 and front > 0 then got = from_preferred(q) end
   repeat -- again, for what was taken and may not be delivered
-    before, lost, tries = got, count_vanished(q), tries + 1
+    before, lost, tries = got, q.counts and q.counts.vanished, tries + 1
     local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)
     if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
     if q.behind > 0 and not q.missed and q.found < count then
@@ -341,7 +339,8 @@ local function deliver(q, count)
     end
     -- The part of those that wait was kept for one round. The rest of it may come from the streams.
     front = count
-    local is_done = got == before and count_vanished(q) == lost or got - q.found > OFTEN or tries > OFTEN
+    local is_same = got == before and (q.counts and q.counts.vanished) == lost
+    local is_done = is_same or got - q.found > OFTEN or tries > OFTEN
   until is_done or q.found >= count or q.missed
   -- All that was taken was over, or passed over. An OK without a message would let the reader block, though more may
   -- lie behind.
@@ -359,7 +358,7 @@ end
 
 -- Until when nothing more may be delivered, in a read that delivered something.
 local function next_moment(q, till)
-  local at = min(q.lease_at, q.due_at)
+  local at = q.lease_at < q.due_at and q.lease_at or q.due_at
   return till and q.shared + q.behind > 0 and min(at, till) or at
 end
 
@@ -411,16 +410,17 @@ local function close_read(q, watch, turn, client)
 end
 
 local function hints_of(q, width)
-  local hints = concat(Streams.ready_streams(q, width), ',')
+  local found = Streams.ready_streams(q, width)
+  for at = 1, #found do found[at] = spelled[found[at]] or spell(found[at]) end -- `concat` takes longer for each number
+  local hints = concat(found, ',')
   if not q.missed then return hints end
   return q.missed .. (hints == '' and '' or ',' .. hints)
 end
 
--- Says whether there is nothing for the reader now. Then it may be blocked, and notifications will count as seen. (A
--- key of another type in their place is found before the first effect.) Returns in how many ms it is to look again,
--- -1 if it shall sleep, -2 if others watch meanwhile; nil if there is something.
+-- Says whether there is nothing for a reader that was handed nothing. Then it may be blocked, and notifications will
+-- count as seen. (A key of another type in their place is found before the first effect.) Returns in how many ms it is
+-- to look again, -1 if it shall sleep, -2 if others watch meanwhile; nil if there is something.
 local function finds_nothing(q, till, watch, turn, stays)
-  if q.found > 0 or q.missed then return nil end
   -- While the limits of the queue let nothing through, there is no use in coming again at once, whatever more there is.
   if q.more and not (till and till > q.now) then return nil end
   q.noted = call('XLEN', q.keys[NOTIFICATIONS])
@@ -447,9 +447,9 @@ end
 
 -- The reply to a reader: how much it was handed, or that the call is to be sent again, or how long until something may
 -- be there. Time brings more at `at`.
-local function answer_read(q, width, wait, at)
+local function answer_read(q, width, wait, at, is_bare)
   if q.odd.heavy then q.turns = Limits.weight_of_turns(q) end -- the state is written down
-  if q.is_bare then strip_payloads(q) end
+  if is_bare then strip_payloads(q) end
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
@@ -466,7 +466,7 @@ local function answer_read(q, width, wait, at)
   local then_wait = may_sleep and not Legacy.may_have_some(q) and -3 or -1
   return {
     status, q.now, q.rules.epoch, then_wait, hints_of(q, width), q.entries, q.again, q.contested and q.mark or '',
-    q.shared, q.turns, Turns.first_score(q), q.virtual,
+    q.shared, q.turns, q.has_read_turns and Turns.first_score(q) or -1, q.virtual,
   }
 end
 
@@ -489,7 +489,6 @@ end
 
 -- For how many ms the caller stays from now on, if there is nothing. A blocking wait may have come before the call.
 local function stays_for(q, blocks, clock)
-  if blocks == 0 then return 0 end
   local latest, slack = match(clock, '^(%d+) %d+ (%d+)')
   local sent = latest and latest - slack or q.now -- or a little later
   if sent > FAR then Arguments.refuse('the time of the caller is too large') end
@@ -545,12 +544,12 @@ function verbs.read(KEYS, ARGV)
   end
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
-  q.ends_text, q.visibility, q.is_bare = spell(q.ends), visibility, bare == 'b'
+  q.ends_text, q.visibility = spell(q.ends), visibility
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'
   if rules.journal > 0 then Journal.begin_events(q, ARGV[3] or '\n') end
-  local stays = stays_for(q, blocks, ARGV[2])
+  local stays = blocks > 0 and stays_for(q, blocks, ARGV[2]) or 0
   local jump, view = q.odd.jump, nil
   local has_jumped = jump or find(ARGV[2], 'jump', 1, true)
   if ARGV[2] ~= '' and (has_jumped or q.lease_at <= q.now) then view = Clock.read_view(ARGV[2]) end
@@ -572,7 +571,7 @@ function verbs.read(KEYS, ARGV)
     Turns.forget_idle(q)
   end
   watch, turn = tonumber(watch), turn ~= '' and turn + 0 or nil -- nil for '-' and ''
-  local wait = finds_nothing(q, till, watch, turn, stays)
+  local wait = q.found == 0 and not q.missed and finds_nothing(q, till, watch, turn, stays)
   local at = close_read(q, watch, turn, ARGV[3])
-  return answer_read(q, width, wait, at)
+  return answer_read(q, width, wait, at, bare == 'b')
 end

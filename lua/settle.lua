@@ -233,7 +233,9 @@ local function letter_of_lost(q, place, id, message_id)
 end
 
 -- Says which of these leases are live.
-local function look_at_leases(q, tokens)
+local function look_at_leases(q, ARGV, first, stride)
+  local tokens = {nil}
+  for at = first, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
   local live = call('ZMSCORE', q.keys[LEASES], unpack(tokens)) -- at most 250: a chunk
   local none_ended = q.lease_at > q.now
   for at = 1, #tokens do
@@ -256,41 +258,37 @@ local function goes_first(q, kind, parts)
   return q.shared + q.behind == 0 or a.flight > 1 or marks == '' and not a.served
 end
 
--- Removes that lease, or looks at all. Says which are live, and whether the lease is removed.
-local function find_live(q, kind, parts, tokens)
-  if goes_first(q, kind, parts) then return {call('ZREM', q.keys[LEASES], tokens[1]) == 1}, true end
-  return look_at_leases(q, tokens), false
-end
-
 -- Settles these deliveries, as far as they may be. Returns a letter for each. One that comes twice is settled once, as
 -- it stands first. `tried` are the ids of the messages that an earlier try may have settled, '0' for none.
 function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
+  if q.rules.parents then Settle.load_children(q, parts) end
+  if goes_first(q, kind, parts) then -- then its removal says whether it is live
+    local is_live = call('ZREM', q.keys[LEASES], ARGV[first]) == 1
+    q.ended_leases = is_live and 1 or 0
+    if is_live then return end_delivery(q, parts, 0, kind, costs ~= '' and costs, ARGV, first) end
+    return letter_of_lost(q, parts[1], parts[2], tried ~= '0' and tried)
+  end
+  local live = look_at_leases(q, ARGV, first, stride)
   local letters = {nil}
   local over = {nil}
-  local tokens = {ARGV[first]}
-  for at = first + stride, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
-  local number = #tokens
-  if q.rules.parents then Settle.load_children(q, parts) end
-  local live, is_removed = find_live(q, kind, parts, tokens)
-  local is_lone = number == 1 -- then each reply holds for each
-  local next_cost = not is_lone and costs ~= '' and gmatch(costs, '[^,]+')
-  local next_tried = not is_lone and tried ~= '0' and gmatch(tried, '%S+')
-  local told = not is_lone and {} -- the letters by token
-  for n = 1, number do
-    local token = tokens[n]
-    local cost = next_cost and next_cost() or is_lone and costs ~= '' and costs
-    local message_id = next_tried and next_tried() or is_lone and tried ~= '0' and tried
-    local letter = told and told[token]
+  local told = {} -- the letters by token
+  local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
+  local next_tried = tried ~= '0' and gmatch(tried, '%S+')
+  for n = 1, #live do
+    local at = first + (n - 1) * stride
+    local token = ARGV[at]
+    local cost = next_cost and next_cost()
+    local message_id = next_tried and next_tried()
+    local letter = told[token]
     if not letter and live[n] then
       over[#over + 1] = token
-      letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, ARGV, first + (n - 1) * stride)
+      letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, ARGV, at)
     end
     letters[n] = letter or letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], message_id)
-    if told then told[token] = letters[n] end
+    told[token] = letters[n]
   end
-  q.ended_leases = #over
-  if not is_removed then q.settled = over end
-  return is_lone and letters[1] or concat(letters)
+  q.ended_leases, q.settled = #over, over
+  return concat(letters)
 end
 
 local NO_LISTS = {}
@@ -322,7 +320,7 @@ function Settle.close_change(q, client)
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts, which say what is pending of `turns` and `due`.
-  Turns.begin_effects(q)
+  if q.dirty or q.lists then Turns.begin_effects(q) end
   -- Their scores were read, so this cannot fail for the type. With it the token is worth nothing, also to a repeated
   -- call.
   local settled = q.settled

@@ -26,6 +26,16 @@ State.NO_LINE = '0 0 0 0 9000000000000 0 0'
 
 local known_lines = {}
 local known_bytes = 0
+local known_ends = {} -- of lines
+local known_bytes_of_ends = 0
+
+-- Reads what a line ends with, which few calls change.
+local function read_end(text)
+  local due_at, waiting, cancels = match(text, '^(%S+) (%d+) (%d+)$')
+  local ends = {due_at + 0, waiting + 0, cancels + 0}
+  known_bytes_of_ends = keep(known_ends, known_bytes_of_ends, text, ends)
+  return ends
+end
 
 -- Reads "virtual behind turns servable due_at waiting cancels":
 --   virtual    the virtual time, in 0.1 ms (virtual.lua)
@@ -37,11 +47,11 @@ local known_bytes = 0
 --   cancels    how many messages in flight were cancelled
 -- Where nothing waits the text stays, so such a one is remembered.
 function State.read_line(text)
-  local virtual, behind, turns, servable, due_at, waiting, cancels =
-    match(text, '^(%d+) (%d+) (%d+) (-?%d+) (%S+) (%d+) (%d+)$')
+  local virtual, behind, turns, servable, last = match(text, '^(%d+) (%d+) (%d+) (-?%d+) (.*)$')
+  local ends = known_ends[last] or read_end(last)
   local line = {
-    virtual + 0, behind + 0, turns + 0, servable + 0, due_at + 0, waiting + 0, cancels + 0,
-    virtual, due_at, waiting, -- as they are spelled
+    virtual + 0, small_numbers[behind] or behind + 0, small_numbers[turns] or turns + 0,
+    small_numbers[servable] or servable + 0, ends[1], ends[2], ends[3], virtual, last, -- as these two are spelled
   }
   if behind == '0' then known_bytes = keep(known_lines, known_bytes, text, line) end
   return line
@@ -105,10 +115,10 @@ function State.open_call(KEYS, fixed, ...)
   if not v[1] then return nil end
   local time = call('TIME')
   local line = known_lines[v[2]] or State.read_line(v[2])
-  local shared, odd = v[3] + 0, v[4]
+  local shared, odd, micros = small_numbers[v[3]] or v[3] + 0, v[4], time[2]
   v[3] = shared
   return new_q{
-    keys = KEYS, declared = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + floor(time[2] / 1000),
+    keys = KEYS, declared = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + (micros - micros % 1000) / 1000,
     -- The same text is the same rules, in each queue and for each call: so the settings are parsed once.
     rules = Rules.known[v[1]] or Rules.rules_of(v[1]), line = line, shared = shared,
     virtual = line[1], behind = line[2], turns = line[3], servable = line[4], due_at = line[5], waiting = line[6],
@@ -161,6 +171,8 @@ function State.put_counted(q, field, before)
   State.put(q, field, spell((tonumber(before or 0) or 0) + number))
 end
 
+local function spell_end(q) return spell_moment(q.due_at) .. ' ' .. spell(q.waiting) .. ' ' .. spell(q.cancels) end
+
 -- Notes what has changed, and writes it down at once.
 function State.save_state(q)
   local line = q.line
@@ -168,24 +180,23 @@ function State.save_state(q)
   if q.behind < 0 then q.behind = 0 end
   if q.turns < 0 then q.turns = 0 end
   if q.cancels < 0 then q.cancels = 0 end
-  if q.virtual ~= line[1] or q.behind ~= line[2] or q.turns ~= line[3] or q.servable ~= line[4]
-    or q.due_at ~= line[5] or q.waiting ~= line[6] or q.cancels ~= line[7] then
-    State.put(q, 'line', concat({
-      q.virtual == line[1] and line[8] or spell(q.virtual), spell(q.behind), spell(q.turns), spell(q.servable),
-      q.due_at == line[5] and line[9] or spell_moment(q.due_at),
-      q.waiting == line[6] and line[10] or spell(q.waiting), spell(q.cancels),
-    }, ' '))
+  local has_same_end = q.due_at == line[5] and q.waiting == line[6] and q.cancels == line[7]
+  if not has_same_end or q.virtual ~= line[1] or q.behind ~= line[2] or q.turns ~= line[3] or q.servable ~= line[4] then
+    State.put(q, 'line', (q.virtual == line[1] and line[8] or spell(q.virtual)) .. ' '
+      .. (spelled[q.behind] or spell(q.behind)) .. ' ' .. (spelled[q.turns] or spell(q.turns)) .. ' '
+      .. (spelled[q.servable] or spell(q.servable)) .. ' ' .. (has_same_end and line[9] or spell_end(q)))
   end
-  if q.shared ~= q.values[3] then State.put(q, 'shared', spell(q.shared)) end
+  local shared = q.shared
+  if shared ~= q.values[3] then State.put(q, 'shared', spelled[shared] or spell(shared)) end
   if q.has_changed_odd then State.put(q, 'odd', spell_odd(q.odd)) end
   local meta, changes, unset = q.keys[META], q.changes, q.unset
   local size = #changes
   for from = 1, size, 4000 do
-    call('HSET', meta, unpack(changes, from, min(size, from + 3999))) -- at most 4,000: a part
+    call('HSET', meta, unpack(changes, from, size < from + 4000 and size or from + 3999)) -- at most 4,000: a part
   end
   if unset then
     for from = 1, #unset, 4000 do
-      call('HDEL', meta, unpack(unset, from, min(#unset, from + 3999))) -- at most 4,000: a part
+      call('HDEL', meta, unpack(unset, from, #unset < from + 4000 and #unset or from + 3999)) -- at most 4,000: a part
     end
   end
   if q.counts then

@@ -13,36 +13,38 @@ end
 
 local function refuse_shard() Arguments.refuse('a shard has a stream that the call does not declare, or none') end
 
--- The numbers of a queue's streams, by the prefix of their keys and how many there are, and by key. All queues of the
--- server share it, so there is a bound.
+-- The numbers of streams by key: a table for each queue, by the prefix of their keys. All queues of the server share
+-- it, so there is a bound.
 local known = {}
 local known_streams = 0
 local MOST_KNOWN = 8192
 local NONE = {}
 
-local function learn_number(q, of_queue, key)
-  local number = Arguments.number_of_stream(q.prefix, key)
-  if not number or number >= #q.ready then Arguments.refuse('a stream is none of the queue') end
+local function refuse_stream() Arguments.refuse('a stream is none of the queue') end
+
+local function learn_number(q, key)
+  local number = Arguments.number_of_stream(q.prefix, key) or refuse_stream()
   if known_streams >= MOST_KNOWN then
     known = {}
     known_streams = 0
   end
-  local numbers = known[of_queue] or {}
-  known[of_queue], numbers[key], known_streams = numbers, number, known_streams + 1
+  local its = known[q.prefix] or {}
+  known[q.prefix], its[key], known_streams = its, number, known_streams + 1
   return number
 end
 
--- Learns which streams a call declares.
+-- Returns the number of the stream that is declared at a position.
+local function number_at(q, position)
+  local key = q.declared[q.fixed + position] or refuse_shard()
+  local number = (known[q.prefix] or NONE)[key] or learn_number(q, key)
+  if number >= #q.ready then refuse_stream() end
+  q.numbers[position] = number
+  return number
+end
+
+-- Learns which streams a call declares. (Of those of a lone message it looks at few.)
 function Streams.meet_declared(q)
-  local keys, fixed = q.declared, q.fixed
-  local of_queue = q.prefix .. #q.ready
-  local its = known[of_queue] or NONE
-  local numbers = {nil}
-  for at = fixed + 1, #keys do
-    local key = keys[at]
-    numbers[at - fixed] = its[key] or learn_number(q, of_queue, key)
-  end
-  q.numbers = numbers
+  for position = 1, #q.declared - q.fixed do number_at(q, position) end
 end
 
 -- Learns how many messages the declared streams have, by one look: those that had nothing when the call began, and in
@@ -68,7 +70,7 @@ local function shortest_stream(q, shard)
       if is_wide then position = position * 256 + (bytes[at + 1] or 0) end
       local length = lengths[position]
       -- Mostly one of the shard has nothing undelivered, and no length need be looked up.
-      if not length and byte(ready, (numbers[position] or refuse_shard()) + 1) == 48 then -- '0'
+      if not length and byte(ready, (numbers[position] or number_at(q, position)) + 1) == 48 then -- '0'
         length = 0
         lengths[position] = 0
       end
@@ -107,11 +109,11 @@ function Streams.append(q, id, mark, message)
   local n = #e
   e[n + 1], e[n + 2], e[n + 3], e[n + 4], e[n + 5], e[n + 6], e[n + 7], e[n + 8] =
     q.fixed + to, id, mark, message.key, message.tag, message.payload, message.attributes, message.headers
-  local number = q.numbers[to]
+  local number = q.numbers[to] or number_at(q, to)
   local length = q.lengths[to]
   if length == 0 then Streams.mark(q, number, 49) end -- '1'
   q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
-  return spell(number)
+  return spelled[number] or spell(number)
 end
 
 -- Looks at the streams that get something, unless that is the first effect and on one stream only.
@@ -161,7 +163,7 @@ function Streams.ready(q)
     for at, one in pairs(marks) do digits[at] = one end
     q.ready = char(unpack(digits)) -- at most 4,096: the streams
   else
-    q.ready = sub(q.ready, 1, first - 1) .. char(digit) .. sub(q.ready, first + 1)
+    q.ready = sub(q.ready, 1, first - 1) .. (digit == 49 and '1' or '0') .. sub(q.ready, first + 1)
   end
   q.marks = nil
   return q.ready
@@ -169,7 +171,7 @@ end
 
 -- The ready streams, in turn from the offset on, and then those before it.
 function Streams.ready_streams(q, most)
-  local digits = Streams.ready(q)
+  local digits = q.marks and Streams.ready(q) or q.ready
   local turn, n = q.next_stream + 1, 0
   local found = {nil}
   local position = find(digits, '1', turn, true)
@@ -231,10 +233,10 @@ end
 -- Takes up to `share` entries of one stream. Returns how many.
 local function take_of_stream(q, number, share, groups)
   local from = '(' .. (q.cursors[number] or '0-0')
-  local key = Messages.stream_key(q, spell(number))
+  local key = Messages.stream_key(q, spelled[number] or spell(number))
   local counted = q.lengths[number]
   local most = share < counted and share or share + 1 -- one more than is counted, if there is one
-  local entries = call('XRANGE', key, from, '+', 'COUNT', spell(most))
+  local entries = call('XRANGE', key, from, '+', 'COUNT', spelled[most] or spell(most))
   local size, left = #entries, 0
   if size > counted then
     Streams.count_foreign(q, size - counted)
@@ -284,7 +286,7 @@ function Streams.take_entries(q, need)
     end
     -- The messages that are still wanted are split evenly among the streams that are left. A stream with fewer leaves
     -- more to the next ones.
-    local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
+    local share = need == 1 and 1 or max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
     found = found + take_of_stream(q, number, share, groups)
     q.next_stream = number + 1
   end
@@ -311,8 +313,10 @@ function Streams.take_preferred(q, number)
 end
 
 function Streams.save_streams(q)
+  local lengths, cursors = q.lengths, q.cursors
   for number, key in pairs(q.touched) do
-    State.put(q, key, spell(q.lengths[number]))
-    if q.cursors[number] then State.put(q, 'h' .. spell(number), q.cursors[number]) end
+    local length, cursor = lengths[number], cursors[number]
+    State.put(q, key, spelled[length] or spell(length))
+    if cursor then State.put(q, 'h' .. (spelled[number] or spell(number)), cursor) end
   end
 end

@@ -95,8 +95,10 @@ end
 
 -- First those who leave, then those who come: a shard key may have done both in one call.
 function Turns.flush_turns(q)
-  send(q, 'turned', 'ZREM', TURNS)
-  send(q, 'turn', 'ZADD', TURNS)
+  local lists = q.lists
+  if not lists then return end
+  if lists.turned then send(q, 'turned', 'ZREM', TURNS) end
+  if lists.turn then send(q, 'turn', 'ZADD', TURNS) end
 end
 
 -- Looks at what is pending, and writes `turns` before all else of the call's end, as its look at that key.
@@ -156,9 +158,8 @@ local function find_heads(q, need)
   return {}
 end
 
--- Returns the score of the first in `turns` after a read, -1 if nobody waits there or the read has not looked.
+-- Returns the score of the first in `turns` after a read that has looked there, -1 if nobody waits.
 function Turns.first_score(q)
-  if not q.has_read_turns then return -1 end
   local first = q.next_score or Accounts.IDLE
   local names, accounts = q.names, q.accounts
   for at = 1, #names do

@@ -60,10 +60,12 @@ end
 local function load_seen(q)
   if q.due_turns then return end
   local text = q.seen_at or call('HGET', q.keys[META], 'seen_at') or ''
-  q.seen_at, q.due_turns = tonumber(sub(text, 2)) or 0, (byte(text) or NONE_DUE) - NONE_DUE
+  q.seen_at, q.due_turns = sub(text, 2), (byte(text) or NONE_DUE) - NONE_DUE -- as it is spelled
 end
 
-local function save_seen(q) State.put(q, 'seen_at', char(q.due_turns + NONE_DUE) .. spell(q.seen_at)) end
+local function save_seen(q) State.put(q, 'seen_at', char(q.due_turns + NONE_DUE) .. q.seen_at) end
+
+local function passed_since(q) return q.now - (tonumber(q.seen_at) or 0) end
 
 -- Returns how much is due to those that wait for their turn beside the streams, in eighths of a message; below 0 if
 -- they had it before.
@@ -84,9 +86,9 @@ function Virtual.advance(q, score)
   -- A message in a stream was written by a shard key that was not ahead. So while there is something, those in `turns`
   -- are not all that wait.
   local levels = q.shared > 0 and 0 or q.turns
-  local moved = Virtual.follow(q, q.virtual, q.now - q.seen_at, score, levels, first_turn_from)
+  local moved = Virtual.follow(q, q.virtual, passed_since(q), score, levels, first_turn_from)
   if not moved then return end
-  q.virtual, q.seen_at = moved, q.now
+  q.virtual, q.seen_at = moved, spell(q.now)
   save_seen(q)
 end
 
@@ -97,11 +99,11 @@ end
 function Virtual.look_again(q)
   if q.turns == 0 or q.shared > 0 then return end
   load_seen(q)
-  if abs(q.now - q.seen_at) < LONG then return end
+  if abs(passed_since(q)) < LONG then return end
   local score = call('ZRANGE', q.keys[TURNS], '0', '0', 'WITHSCORES')[2]
   if not score or score + 0 >= Accounts.IDLE then return end
   local least = least_service(q, q.virtual, score + 0, q.virtual, min(MOST_LEVELS, q.turns), first_turn_from)
   if least <= q.virtual then return end
-  q.virtual, q.seen_at = least, q.now
+  q.virtual, q.seen_at = least, spell(q.now)
   save_seen(q)
 end

@@ -10,7 +10,8 @@
 --   entries     XADD
 --   producer    ZADD: until when the producer is remembered; its last reply is a field of the state
 --   state       HSET: lengths, accounts, the producer, the last id, all in one
---   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write
+--   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write. (Where blocks are all,
+--               they come before the state, as their look.)
 --   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
 -- To the log and to replicas all of it goes as one transaction, so after a crash all is there or none.
 
@@ -144,16 +145,18 @@ local MOST_MESSAGES = 1000
 -- Returns the accounts of a call's shard keys, as fields of the state.
 local function fields_of_write(ARGV, count, stride)
   local fields = {nil}
-  local seen, n = {}, 0
+  local seen = count > 1 and {} -- of a lone one there is nothing to see
+  local n = 0
   for at = 3, 2 + (count - 1) * stride + 1, stride do
     local key, tag = ARGV[at], ARGV[at + 1]
     -- ('l' is the tag of what other programs wrote.)
     if #key == 0 or #key > MOST_KEY or #tag ~= 1 or tag == 'l' then
       Arguments.refuse('the shard key or the tag of a message is none')
     end
-    if not seen[key] then
+    if not (seen and seen[key]) then
       n = n + 1
-      seen[key], fields[n] = true, 't:' .. key
+      fields[n] = 't:' .. key
+      if seen then seen[key] = true end
     end
   end
   return fields
@@ -168,8 +171,8 @@ local function look_of_write(KEYS, ARGV, producer, count, stride)
   local q = State.open_call(KEYS, fixed, 'last', 'ready', producer, unpack(fields)) -- at most 1,000: one for a message
   if not q then return nil end
   local v = q.values
-  q.keys, q.lengths, q.is_wide, q.grown = keys, {nil}, #KEYS > fixed + 255, {}
-  q.ready, q.prefix = v[READY], names.streams
+  q.keys, q.lengths, q.is_wide, q.grown = keys, {nil}, #KEYS > fixed + 255, {nil}
+  q.ready, q.prefix, q.numbers = v[READY], names.streams, {nil, nil, nil, nil, nil, nil}
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
   -- The caller named children, and the accounts are their parents': that takes a second look.
@@ -262,20 +265,21 @@ local function beyond_backlog(q, ARGV, count, stride, repeated)
   if beyond ~= '' then return {'FULL', 'max_backlog', beyond, q.rules.backlog, '', ''} end
 end
 
+local NONE = {} -- for all calls: nobody changes it
+
 -- Says which bound of the queue the call would break, nil if none.
 local function broken_bound(q, ARGV, count, stride, repeated, options, adds)
   local rules = q.rules
   return rules.max_len > 0 and beyond_length(q, ARGV, count, stride, repeated)
-    or next(adds) and beyond_keys(q, ARGV, count, stride, options, adds)
+    or adds ~= NONE and next(adds) and beyond_keys(q, ARGV, count, stride, options, adds)
     or rules.backlog > 0 and rules.window > 0 and beyond_backlog(q, ARGV, count, stride, repeated)
     or nil
 end
 
--- Looks at the streams of a call, and at the shards of messages: none may be refused when others are stored. One that
--- lies apart may have none.
-local function check_shards(q, ARGV, count, stride, options)
+-- Looks at the streams of a call, and at the shards of messages: none may be refused when others are stored. (A lone
+-- one is looked at as it is stored.) One that lies apart may have none.
+local function check_shards(q, ARGV, stride, options)
   Streams.meet_declared(q)
-  if count == 1 then return end -- a lone one is looked at as it is stored
   local seen = {}
   for at = 2, #ARGV, stride do
     local shard, option = ARGV[at], options[(at - 2) / stride + 1]
@@ -286,8 +290,6 @@ local function check_shards(q, ARGV, count, stride, options)
     end
   end
 end
-
-local NONE = {} -- for all calls: nobody changes it
 
 -- Says why the messages cannot be written, nil if they can.
 local function check_messages(q, ARGV, count, stride, options, keyed)
@@ -397,7 +399,8 @@ end
 
 -- Stores the messages. Returns for each its place if it is new, else its id; and the number of the last one.
 local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
-  local places, ids = {}, {} -- the ids by number, of the messages that may stand for later ones
+  local places = {nil}
+  local ids = keyed > 0 and {} or NONE -- by number, of the messages that may stand for later ones
   local message = new_message{headers = '', attributes = '', unique_key = '', unique_known = nil, delay = 0} -- for all
   for i = 1, count do
     local at = 2 + (i - 1) * stride
@@ -460,13 +463,22 @@ end
 
 -- Appends the messages and writes down what has changed, and what is remembered of the call.
 local function close_write(q, producer, offset)
-  for position in pairs(q.grown) do State.put(q, q.declared[q.fixed + position], spell(q.lengths[position])) end
+  for position in pairs(q.grown) do
+    local length = q.lengths[position]
+    State.put(q, q.declared[q.fixed + position], spelled[length] or spell(length))
+  end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Children.note(q) end
   Turns.save_accounts(q)
   -- The last looks. No effect after them may fail. (XADD still can, where another program added an entry with a later
   -- id.)
-  if q.dirty or q.lists then Types.look_at_waiting(q) end
+  -- Where one key beside the state is changed, its change is its look.
+  local goes_first = q.dirty and not q.lists and #q.appended == 0
+  if goes_first then
+    Overflow.save_blocks(q)
+  elseif q.dirty or q.lists then
+    Types.look_at_waiting(q)
+  end
   if #q.appended > 8 then Streams.look_at_grown(q) end -- more than one
   -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found
   -- by a read (`count_foreign`), but one that is counted and not there counts as vanished.
@@ -474,7 +486,7 @@ local function close_write(q, producer, offset)
   if q.producer_moves then Producers.save_producer(q, producer) end
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
-  if q.dirty or q.lists then
+  if not goes_first and (q.dirty or q.lists) then
     Overflow.save_blocks(q)
     Turns.flush_turns(q)
     Due.save_due(q)
@@ -604,7 +616,7 @@ function verbs.write(KEYS, ARGV)
   if before % 32 < count or q.odd.forget then forgets, is_left = note_forgetting(q) end
   local options, keyed = NONE, 0
   if stride == 6 then options, keyed = all_options(q, ARGV, count) end
-  check_shards(q, ARGV, count, stride, options)
+  if count > 1 then check_shards(q, ARGV, stride, options) end
   if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end -- before anything is forgotten
   answer = check_messages(q, ARGV, count, stride, options, keyed)
   if answer then return refuse(q, answer) end
@@ -613,7 +625,7 @@ function verbs.write(KEYS, ARGV)
   -- A clock that was set back makes no id smaller: XADD would refuse it, and a cursor would have passed it.
   if q.now > ms + 0 then ms = spell(q.now) end
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
-  local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
+  local stored = ms .. '|' .. number .. '|' .. (count == 1 and places[1] or concat(places, ','))
   State.put(q, 'last', ms .. '-' .. spell(n))
   note_call(q, producer, sequence, stored, places, n)
   close_write(q, producer, offset)

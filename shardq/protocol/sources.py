@@ -10,20 +10,21 @@ A verb is a function of KEYS and ARGV. Its header stands directly above it, and 
     -- ARGV[1] count: messages at most
     function verbs.read(KEYS, ARGV)
 
-Whole-line comments and blank lines are not sent. A wheel has the library and not the sources: lua/hatch_build.py
-makes it.
+Whole-line comments, blank lines and constants (constants.py) are not sent. A wheel has the library and not the
+sources: lua/hatch_build.py makes it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from shardq.model.settings import kinds
-from shardq.protocol import records
+from shardq.protocol import constants, records
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.library import PREFIX, Library, LibraryVerb
 from shardq.protocol.script import ScriptLine
@@ -54,18 +55,21 @@ def read(folder: Path) -> Library:
     verbs: dict[str, LibraryVerb] = {}
     keys: list[str] = []
     known: records.Records = {}
+    shared: dict[str, str] = {}
     for module in _order(folder):
         lines = folder.joinpath(f"{module}.lua").read_text(encoding="utf-8").splitlines()
         if module == BASE:
             keys = [found[1].lower() for line in lines if (found := _PLACE.fullmatch(line))]
             known = records.read(lines)
-            body += _sent(module, lines, known)
+            shared |= (directs := constants.directs(lines))
+            body += _sent(module, lines, known, shared, shared)
+            body += [ScriptLine("", f"local {name}") for name in directs.values()]
         else:
             own = "".join(part.capitalize() for part in module.split("_"))
             body += [
                 ScriptLine("", f"local {own} = {{}}"),
                 ScriptLine("", "do"),
-                *_sent(module, lines, known),
+                *_sent(module, lines, known, ChainMap({}, shared), shared),
                 ScriptLine("", "end"),
             ]
         for verb in _verbs(module, lines, keys):
@@ -90,8 +94,10 @@ def _order(folder: Path) -> list[str]:
     return named
 
 
-def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator[ScriptLine]:
-    """Yield the lines of a module that are sent: all but blank ones and those that are only a comment.
+def _sent(
+    module: str, lines: Sequence[str], known: records.Records, own: constants.Values, shared: constants.Values
+) -> Iterator[ScriptLine]:
+    """Yield the lines of a module that are sent: all but blank ones, and those that are only a comment or a constant.
 
     A record that is made over several lines is one, with the number of the first.
     """
@@ -110,10 +116,12 @@ def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator
             begun = text if begun else code
             continue
         try:
-            yield ScriptLine(f"{module}.lua:{first}", records.numbered(known, records.made(known, text)))
+            text = records.numbered(known, records.made(known, text))
         except ValueError as error:
             raise ValueError(f"{module}.lua:{first}: {error}") from None
-        begun = ""
+        begun, text = "", constants.replaced(own, text)
+        if not constants.note(own, shared, records.without_comment(text)):
+            yield ScriptLine(f"{module}.lua:{first}", text)
 
 
 def _verbs(module: str, lines: Sequence[str], keys: Sequence[str]) -> Iterator[LibraryVerb]:

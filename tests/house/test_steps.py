@@ -30,10 +30,10 @@ MANY = 20
 TENANTS = 100
 BACKLOG = 1000
 MOST = {
-    "write": 1375, "read": 2173, "ack": 1034,
-    "write_many": 543, "read_many": 687, "ack_many": 328,
-    "nack": 2564, "reject": 3150,
-    "write, with a backlog": 1547, "read, with a backlog": 2235, "ack, with a backlog": 1316,
+    "write": 1257, "read": 2000, "ack": 895,
+    "write_many": 522, "read_many": 648, "ack_many": 285,
+    "nack": 2484, "reject": 3070,
+    "write, with a backlog": 1345, "read, with a backlog": 2057, "ack, with a backlog": 1255,
 }  # fmt: skip
 """By call, how many steps a message may take: 1 % more than it takes. Lower them when it takes fewer."""
 

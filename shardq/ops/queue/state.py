@@ -24,7 +24,7 @@ from shardq.ops.queue.view import QueueView
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
 
-MIN_WIDTH = 4
+MIN_WIDTH = 2
 READS_REMEMBERED = 64
 """Reads for which a miss is remembered."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import pytest
 
@@ -64,13 +65,17 @@ def test_scripts_are_loaded_once_and_shown_short() -> None:
         scripts.load("nothing")
 
 
+CAPITALS = re.compile(r"[A-Z]\w*\.\w|\b[A-Z][A-Z_]+\b")
+"""What may be a constant, or a function that is a local of the whole text."""
+
+
 def test_a_listed_line_stands_where_it_says() -> None:
-    """But for fields of records, which are numbers there, a record that is made over several lines, and settings."""
+    """But for fields of records, which are numbers there, a record made over several lines, settings and constants."""
     fields = records.read((FOLDER / "base.lua").read_text().splitlines())
     for name in ("read", "len"):
         for line in scripts.library().listing(name):
             if line.place:
                 file, _, number = line.place.partition(":")
                 there = (FOLDER / file).read_text().split("\n")[int(number) - 1]
-                if "new_" not in there and MARK not in there:
+                if "new_" not in there and MARK not in there and not CAPITALS.search(there):
                     assert line.text == records.numbered(fields, there.rstrip()), line.place
