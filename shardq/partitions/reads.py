@@ -39,7 +39,8 @@ class WantedRead(msgspec.Struct):
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
 
-    The number `dealt` to each partition counts as asked for there. The looks that `first_look` has begun are in
+    The number `dealt` to each partition counts as asked for there; `due` says what of it is due to those that wait for
+    a turn, in eighths of a message. The looks that `first_look` has begun are in
     `glances` and `dealt`, and in `first`, which continues where it was dealt.
     """
 
@@ -53,6 +54,7 @@ class WantedRead(msgspec.Struct):
     granted: list[tuple[int, Outstanding]] = []
     glances: list[int] | None = None
     dealt: dict[int, int] | None = None
+    due: dict[int, int] = {}
     first: Op[list[Received]] | None = None
 
     def begin(self) -> None:
@@ -81,7 +83,9 @@ def read_turns(parts: Parts, wanted: WantedRead) -> Op[Rows]:
             count = wanted.count - sum(map(len, rows.values()))
         with parts.lock:
             stay = next(iter(wanted.acks)) if count == len(wanted.acks) == 1 else None
-            dealt = wanted.dealt = dealt or turns.deal(count, stay, among)
+            if not dealt:
+                dealt, wanted.due = turns.deal(count, stay, among), turns.due
+            wanted.dealt = dealt
         if dealt or wanted.acks:
             some = yield from _read(parts, wanted, dealt, failed)
             _add(rows, some)
@@ -112,12 +116,14 @@ def first_look(parts: Parts, wanted: WantedRead, timeout: float | None) -> tuple
             wanted.glances = glances
             return None
         wanted.dealt = dealt = parts.turns.deal(1, stay)
+        wanted.due = parts.turns.due
     number = next(iter(dealt), None)
     if number is None or (stay is not None and stay != number):
         return None
     granted, visibility = Outstanding(), wanted.visibility
     wanted.granted.append((number, granted))
-    look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acks.get(number), alone=True)
+    acked, due = acks.get(number), wanted.due[number]
+    look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acked, alone=True, due=due)
     return None if look is None else (number, look)
 
 
@@ -290,7 +296,7 @@ def _read_one(parts: Parts, number: int, count: int, wanted: WantedRead, acks: A
         return _noting(first, parts, number)
     granted = Outstanding()
     wanted.granted.append((number, granted))
-    op = read_now(state, count, wanted.visibility, wanted.until, granted, acks)
+    op = read_now(state, count, wanted.visibility, wanted.until, granted, acks, wanted.due[number])
     return _noting(op, parts, number)
 
 
