@@ -525,8 +525,9 @@ end
 --   is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams are
 --   declared, in their order; the moment to look in the caller's last reply, by the server's clock, 0: it had none,
 --   '-': others of its client watch; "moment/look" if it took over a watch, and the moment to look was "look" then.
---   Then "=due" from a client of several partitions: how much of this read is due to those that wait for a turn, in
---   eighths of a message; by default one for each message. Then " b" if the size of each payload is to stand in its place
+--   Then "=due" from a client of several partitions: how much is due in this read to those that wait for a turn, in
+--   eighths of a message; by default as many as messages. Then " b" if the size of each payload is to stand in its
+--   place
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
@@ -547,9 +548,8 @@ function verbs.read(KEYS, ARGV)
     return {'NOQUEUE', read_time(), '', -1, '', {}, {}, '', 0, 0, -1, 0}
   end
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
-  q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
+  q.count, q.holder, q.ends, q.mark, q.adds_due = count, holder, q.now + visibility, 'f' .. spell(q.now), due
   q.ends_text, q.visibility, q.is_bare = spell(q.ends), visibility, bare == 'b'
-  q.adds_due = due
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'

@@ -88,7 +88,13 @@ def new_holder(draw: Callable[[int], bytes] = os.urandom) -> str:
 
 
 def request_of(
-    state: QueueState, count: int, visibility: float | None, prefer: int | None, *, is_bare: bool = False, due: int | None = None
+    state: QueueState,
+    count: int,
+    visibility: float | None,
+    prefer: int | None,
+    *,
+    is_bare: bool = False,
+    due: int | None = None,
 ) -> ReadRequest:
     """Return what a caller requests. By default the leases last as long as the queue's settings say."""
     view = state.view

@@ -115,10 +115,10 @@ def fast_read(
     alone: bool = False,
     due: int | None = None,
 ) -> Look | None:
-    """Return the first try of a read, with the only one of *acks* piggybacked on it. *alone*, it shares no call. *due* as of ReadRequest.
+    """Return the first try of a read, with the only one of *acks* piggybacked on it. *alone*, it shares no call.
 
-    None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, carry
-    a rider, or wait without a look and an ack.
+    *due* as of ReadRequest. None if the operation must do other things first: open the queue, do upkeep, make several
+    acks, share a call, carry a rider, or wait without a look and an ack.
     """
     view = state.view
     if not view.epoch or view.has_upkeep or count > MAX_PER_CALL or state.rider is not None:

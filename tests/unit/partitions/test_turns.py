@@ -24,9 +24,9 @@ from shardq.partitions.turns import (
 from shardq.testing.clock import ManualClock
 
 
-def turns_of(*told: tuple[int, int], clock: ManualClock | None = None) -> PartitionTurns:
+def turns_of(*told: tuple[int, int], clock: ManualClock | None = None, beside: int = 0) -> PartitionTurns:
     """Turns that have heard of each partition how many quiet messages and turns it has."""
-    turns = PartitionTurns(len(told), (clock or ManualClock()).monotonic)
+    turns = PartitionTurns(len(told), (clock or ManualClock()).monotonic, beside=beside)
     for at, (quiet, waiting) in enumerate(told):
         turns.heard(at, quiet, waiting)
     return turns
@@ -42,15 +42,40 @@ def test_nothing_is_dealt_where_nothing_is_known() -> None:
     assert PartitionTurns(3, ManualClock().monotonic).deal(1) == {}
 
 
-def test_quiet_messages_come_first_but_for_one_of_eight() -> None:
-    turns = turns_of((100, 0), (0, 5))
-    dealt = Counter[int]()
+@pytest.mark.parametrize("batch", [1, 5, 8])
+def test_one_of_eight_is_for_those_who_wait_for_a_turn_wherever_they_are(batch: int) -> None:
+    turns = turns_of((100, 0), (100, 5), (100, 0))
+    due = Counter[int]()
     for _ in range(10 * BESIDE_QUIET):
+        dealt = turns.deal(batch)
+        due.update(turns.due)
+        for at, count in dealt.items():
+            turns.answered(at, count)
+            turns.heard(at, 100, 5 if at == 1 else 0)
+    assert due.total() == due[1] == 10 * BESIDE_QUIET * batch  # in eighths of a message
+
+
+def test_each_place_among_eight_begins_at_another_message() -> None:
+    first = [turns_of((100, 0), (0, 5), beside=beside).deal(1) for beside in range(BESIDE_QUIET)]
+    assert first.count({1: 1}) == 1
+
+
+def test_quiet_messages_are_read_in_proportion() -> None:
+    turns = turns_of((300, 0), (100, 0))
+    dealt = Counter[int]()
+    for _ in range(40):
         (at,) = turns.deal(1)
         dealt[at] += 1
         turns.answered(at, 1)
-        turns.heard(0, 100, 0)
-    assert dealt[0] >= 10 * (BESIDE_QUIET - 1)
+        turns.heard(0, 300, 0)
+        turns.heard(1, 100, 0)
+    assert dealt == {0: 30, 1: 10}
+
+
+def test_where_nothing_is_known_of_quiet_ones_each_partition_counts_for_itself() -> None:
+    turns = turns_of((0, 3), (0, 3))
+    dealt = turns.deal(6)
+    assert turns.due == dealt
 
 
 def test_who_wants_more_than_is_known_asks_for_the_rest_wherever_something_is() -> None:
