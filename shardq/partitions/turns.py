@@ -24,10 +24,9 @@ so.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from shardq.ops.read.glance import NO_SCORE
 
@@ -77,6 +76,24 @@ MAX_IN_A_ROW: Final = 8
 """Messages that a reader may get in a row where it acks."""
 
 
+class DealtRead(NamedTuple):
+    """What a read asks of one partition: a number of `messages`, and among them `turns` of those who wait.
+
+    `due` is how much of it is due to those who wait, in eighths of a message.
+    """
+
+    messages: int = 0
+    turns: int = 0
+    due: int = 0
+
+    def and_more(self, messages: int, turns: int, due: int) -> DealtRead:
+        """Return this with more."""
+        return DealtRead(self.messages + messages, self.turns + turns, self.due + due)
+
+
+NOTHING: Final = DealtRead()
+
+
 class PartitionTurn:
     """What is known of one partition. All times are seconds of the local clock.
 
@@ -98,9 +115,9 @@ class PartitionTurn:
         return self.quiet + self.turns
 
     @property
-    def asked_for_weight(self) -> float:
-        """How many messages were asked for, for each that it has to give."""
-        return self.asked / max(1, self.weight)
+    def asked_for_turn(self) -> float:
+        """How many turns were asked for, for each that somebody waits for."""
+        return self.asked / max(1, self.turns)
 
 
 class PartitionTurns:
@@ -112,7 +129,7 @@ class PartitionTurns:
     >>> turns = Turns(2, lambda: 0.0)
     >>> turns.heard(1, quiet=3, waiting=0)
     >>> turns.deal(2)
-    {1: 2}
+    {1: DealtRead(messages=2, turns=0, due=2)}
     """
 
     def __init__(
@@ -134,7 +151,6 @@ class PartitionTurns:
         self._least: float = before._least if before else 0.0
         self._beside: int = before._beside if before else beside  # messages dealt beside quiet ones, modulo eight
         self._tag = max([turn.tag for turn in self._turns], default=0.0)  # that at which quiet ones were served last
-        self.due: dict[int, int] = {}  # to those that wait, of what was dealt last, in eighths of a message
         self._dealt = self._paid = 0  # messages; those for which looks were earned
         self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
@@ -144,16 +160,15 @@ class PartitionTurns:
         self._earned = float(partitions)  # how many partitions may be looked at
         self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
 
-    def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
-        """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
+    def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, DealtRead]:
+        """Return what to read of which partition, *count* messages at most; {} if nothing is known of any.
 
         Dealt messages count as asked for until they are `answered`. A reader of one message may *stay* in the partition
         that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
         partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
-        asks for that wherever something is, or has not been looked for of late. Then `due` says what is due.
+        asks for that wherever something is, or has not been looked for of late.
         """
-        found: Counter[int] = Counter()
-        self.due = {}
+        found: dict[int, DealtRead] = {}
         may_stay = stay is not None and self._may_stay(stay)
         able = [at for at in range(len(self._turns)) if (among is None or at in among) and at not in self.out]
         quiet = {at: self._turns[at].quiet for at in able if self._turns[at].quiet}
@@ -166,16 +181,16 @@ class PartitionTurns:
             self._beside = (self._beside + is_beside) % BESIDE_QUIET
             if quiet and (not is_beside or self._beside):
                 at = self._next_quiet(quiet)
-                self._ask(found, at, due=0 if is_beside else 1)
+                self._ask(found, at, DealtRead(1, 0, 0 if is_beside else 1))
             else:
                 at = stay if may_stay and stay in waiting else self._next_turn(waiting)
                 self._turns[at].claim += MEAN_WORK / self._turns[at].weight
-                self._ask(found, at, due=BESIDE_QUIET if is_beside else 1)
+                self._ask(found, at, DealtRead(1, 1, BESIDE_QUIET if is_beside else 1))
             self._dealt += 1
-        if among is None and found.total() < count:
-            self._deal_rest(found, count - found.total())
-        self._since_look += found.total()
-        return dict(found)
+        if among is None and (rest := count - sum([each.messages for each in found.values()])):
+            self._deal_rest(found, rest)
+        self._since_look += sum([each.messages for each in found.values()])
+        return found
 
     def heard(self, partition: int, quiet: int, waiting: int, first: int = NO_SCORE, virtual: int = 0) -> None:
         """Note what a read or a glance told: *quiet* messages, the weights of those that are *waiting* for a turn.
@@ -199,10 +214,10 @@ class PartitionTurns:
         turn.quiet = turn.turns = 0
         turn.heard_at = turn.told_at = self._now()
 
-    def answered(self, partition: int, count: int) -> None:
-        """Note that *count* of the messages that were dealt have come, or will not."""
+    def answered(self, partition: int, dealt: DealtRead) -> None:
+        """Note that the messages of a read have come, or will not."""
         turn = self._of(partition)
-        turn.asked = max(0, turn.asked - count)
+        turn.asked = max(0, turn.asked - dealt.turns)
 
     def settled(self, partition: int, took: float) -> None:
         """Note that a message was settled, the work on which took *took* seconds: turns change by that.
@@ -287,10 +302,9 @@ class PartitionTurns:
         """Return the least claim of the others where somebody waits."""
         return min([each.claim for each in self._turns if each.turns and each is not turn], default=self._least)
 
-    def _ask(self, found: Counter[int], at: int, count: int = 1, *, due: int) -> None:
-        found[at] += count
-        self._turns[at].asked += count
-        self.due[at] = self.due.get(at, 0) + due
+    def _ask(self, found: dict[int, DealtRead], at: int, more: DealtRead) -> None:
+        found[at] = found.get(at, NOTHING).and_more(*more)
+        self._turns[at].asked += more.turns
 
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""
@@ -306,7 +320,7 @@ class PartitionTurns:
         self._stayed += 1
         return True
 
-    def _deal_rest(self, found: Counter[int], count: int) -> None:
+    def _deal_rest(self, found: dict[int, DealtRead], count: int) -> None:
         """Deal *count* messages more, without knowing whether they are there."""
         asked = [*found, *(at for at in self.unheard(self._now() - FRESH_SECONDS) if at not in found)]
         if not asked or (not found and count < len(asked)):
@@ -314,7 +328,7 @@ class PartitionTurns:
         each, rest = divmod(count, len(asked))
         for place, at in enumerate(asked):
             if some := each + (place < rest):
-                self._ask(found, at, some, due=some)
+                self._ask(found, at, DealtRead(some, 0, some))
 
     def _next_quiet(self, quiet: dict[int, int]) -> int:
         """Return the partition of the next quiet message, in proportion to these, and take it off *quiet*."""
@@ -330,12 +344,12 @@ class PartitionTurns:
     def _next_turn(self, waiting: Sequence[int]) -> int:
         """Return the partition of the next one that waits for a turn, of those where somebody is *waiting*."""
         turns = self._turns
-        levels = {at: turns[at].level + int(turns[at].asked_for_weight) for at in waiting}
+        levels = {at: turns[at].level + int(turns[at].asked_for_turn) for at in waiting}
         fewest = min(levels.values())
         able = [at for at in waiting if levels[at] == fewest]
         # Within one message: else the partition that rounding favours would be asked by each reader of many.
-        most = min((turns[at].asked + 1) / max(1, turns[at].weight) for at in able)
-        near = [at for at in able if turns[at].asked_for_weight <= most]
+        most = min((turns[at].asked + 1) / max(1, turns[at].turns) for at in able)
+        near = [at for at in able if turns[at].asked_for_turn <= most]
         return min(near, key=lambda at: (turns[at].claim, at))
 
 
