@@ -83,7 +83,7 @@ local FEW = 5 -- the keys that a plain call declares
 --   walk owed seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility
 --   contested prefer missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up
 --   last_due purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
---   lengths_left failed asked next_score
+--   lengths_left failed asked next_score adds_due
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text ruled score next_at overflow cap burst pause weight interval by most next_score account
 --   body_head is_looked_at place left ends

@@ -309,16 +309,17 @@ end
 -- New shard keys without end must not keep the others from their turns: one of 8 messages that are read is theirs, also
 -- where each read takes fewer. Returns how many messages may come from the streams first; and what is due to those who
 -- wait for their turn, in eighths of a message. Which read gives it is drawn, by the holder, which the client draws. (A
--- reader that came as each 8th, and gave back at once what it gets, would else have all that is theirs.)
+-- reader that came as each 8th, and gave back at once what it gets, would else have all that is theirs.) A client of
+-- several partitions says how much is due to them, since it counts over all.
 local function share_of_streams(q, count)
   if q.turns == 0 then return count, nil end
   if q.shared == 0 and not Legacy.may_have_some(q) then return count, nil end
-  local due = Virtual.due_turns(q) + count
+  local due = Virtual.due_turns(q) + (q.adds_due or count)
   local one, other = byte(q.holder, 1, 2) -- two of its letters together make each of eight as likely
   local kept = floor((due + (one + (other or 0)) % 8) / 8)
   if kept <= 0 then return count, due end
   -- (Of shard keys with limits the streams may hold more than may be delivered: `servable` has less for it.)
-  return count - min(kept, max(q.turns, q.servable)), due
+  return count - min(kept, count, max(q.turns, q.servable)), due
 end
 
 local function deliver(q, count)
@@ -345,7 +346,7 @@ local function deliver(q, count)
   -- All that was taken was over, or passed over. An OK without a message would let the reader block, though more may
   -- lie behind.
   if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
-  if due then Virtual.put_due_turns(q, due - 8 * min(kept, in_turn)) end
+  if due and q.found > 0 then Virtual.put_due_turns(q, due - 8 * min(kept, in_turn)) end
   local has_idle = q.odd.idle
   if has_idle and (q.behind == 0 or q.found > 0 and (count > 1 or q.behind % 8 == 0)) then Turns.forget_idle(q) end
 end
@@ -500,18 +501,19 @@ local MOST_HOLDER = 64
 local LEASE_DIGITS = 9 -- of a time in ms: 11 days and a half
 local BLOCK_DIGITS = 11 -- three years
 local CLOCK_DIGITS = 13 -- a time of the server
+local DUE_DIGITS = 4 -- eighths of as many messages as one read asks for
 
 -- Takes the head apart. A text that is no number here is none of the pattern, and no number may be larger than its
 -- range. (The width is bounded by the streams that there are.)
 local function read_head(text)
-  local count, holder, visibility, blocks, width, prefer, all, watch, turn, bare =
-    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*) ?(b?)$')
+  local count, holder, visibility, blocks, width, prefer, all, watch, turn, due, bare =
+    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*)=?(%d*) ?(b?)$')
   count = count and count + 0
   if not count or count > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
-    or #watch > CLOCK_DIGITS or #turn > CLOCK_DIGITS or #holder > MOST_HOLDER then
+    or #watch > CLOCK_DIGITS or #turn > CLOCK_DIGITS or #due > DUE_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
   end
-  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn, bare
+  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn, tonumber(due), bare
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
@@ -522,7 +524,9 @@ end
 --   is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams are
 --   declared, in their order; the moment to look in the caller's last reply, by the server's clock, 0: it had none,
 --   '-': others of its client watch; "moment/look" if it took over a watch, and the moment to look was "look" then.
---   Then " b" if the size of each payload is to stand in its place
+--   Then "=due" from a client of several partitions: how much is due in this read to those that wait for a turn, in
+--   eighths of a message; by default as many as messages. Then " b" if the size of each payload is to stand in its
+--   place
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
@@ -537,7 +541,7 @@ end
 --        the virtual time in 0.1 ms}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
-  local count, holder, visibility, blocks, width, prefer, all, watch, turn, bare = read_head(ARGV[1])
+  local count, holder, visibility, blocks, width, prefer, all, watch, turn, due, bare = read_head(ARGV[1])
   local q = look_of_read(KEYS, count)
   if not q then
     return {'NOQUEUE', read_time(), '', -1, '', {}, {}, '', 0, 0, -1, 0}
@@ -545,6 +549,7 @@ function verbs.read(KEYS, ARGV)
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
   q.ends_text, q.visibility = spell(q.ends), visibility
+  if due then q.adds_due = due end
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'

@@ -29,7 +29,7 @@ from shardq.partitions.homes import home
 from shardq.partitions.knows import must_ask
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import HashSlots, placed
-from shardq.partitions.turns import PartitionTurns
+from shardq.partitions.turns import BESIDE_QUIET, PartitionTurns
 from shardq.platforms import after_fork
 from shardq.protocol.keys import QueueKeys
 from shardq.sharding import key_bytes
@@ -102,7 +102,12 @@ class Parts:
         self.left: dict[int, QueueState] = dict(before.left) if before else {}
         self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
         self.turns: PartitionTurns = PartitionTurns(
-            found.read, head.clock.monotonic, before.turns if before else None, kept, head.config.visibility_timeout
+            found.read,
+            head.clock.monotonic,
+            before.turns if before else None,
+            kept,
+            head.config.visibility_timeout,
+            head.draw(1)[0] % BESIDE_QUIET,
         )
         self.away = Away(self.turns, found.read, head.clock.monotonic)
         self.generation = 0

@@ -22,7 +22,7 @@ from shardq.ops.read.read import read, read_now
 from shardq.ops.read.waiting import Outstanding
 from shardq.partitions.late import PATIENCE, Offer, begun, note, probe, reads_aside, take
 from shardq.partitions.parts import Parts
-from shardq.partitions.turns import FRESH_SECONDS
+from shardq.partitions.turns import FRESH_SECONDS, NOTHING, DealtRead
 
 T = TypeVar("T")
 Rows: TypeAlias = dict[int, list[Received]]
@@ -39,7 +39,7 @@ class WantedRead(msgspec.Struct):
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
 
-    The number `dealt` to each partition counts as asked for there. The looks that `first_look` has begun are in
+    What is `dealt` to each partition counts as asked for there. The looks that `first_look` has begun are in
     `glances` and `dealt`, and in `first`, which continues where it was dealt.
     """
 
@@ -52,7 +52,7 @@ class WantedRead(msgspec.Struct):
     acks: dict[int, Acks] = {}
     granted: list[tuple[int, Outstanding]] = []
     glances: list[int] | None = None
-    dealt: dict[int, int] | None = None
+    dealt: dict[int, DealtRead] | None = None
     first: Op[list[Received]] | None = None
 
     def begin(self) -> None:
@@ -87,7 +87,7 @@ def read_turns(parts: Parts, wanted: WantedRead) -> Op[Rows]:
             _add(rows, some)
             count = wanted.count - sum(map(len, rows.values()))
             # Others had no more than they gave.
-            among = [number for number, asked in dealt.items() if len(some.get(number, ())) == asked]
+            among = [number for number, asked in dealt.items() if len(some.get(number, ())) == asked.messages]
             if rows and count and not among and (unheard := turns.unheard(clock.monotonic() - FRESH_SECONDS)):
                 # One tenant that waits is dealt all that is wanted, whatever others may have.
                 yield from _look(parts, unheard, wanted, failed)
@@ -117,7 +117,8 @@ def first_look(parts: Parts, wanted: WantedRead, timeout: float | None) -> tuple
         return None
     granted, visibility = Outstanding(), wanted.visibility
     wanted.granted.append((number, granted))
-    look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acks.get(number), alone=True)
+    acked, due = acks.get(number), dealt[number].due
+    look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acked, alone=True, due=due)
     return None if look is None else (number, look)
 
 
@@ -131,7 +132,7 @@ def looked(
     reply = look.outcome if look.acks is None else look.outcome[1]
     with parts.lock:
         parts.turns.heard(number, *_told(reply))
-        parts.turns.answered(number, 1)
+        parts.turns.answered(number, _dealt(wanted, number))
         if not rows:
             parts.turns.is_empty(number)
     if not rows:
@@ -153,16 +154,20 @@ def late_look(
     """
     left = begun(pending, rows_of, _rest(parts, wanted, number, look))
     with parts.lock:
-        parts.turns.answered(number, 1)
+        parts.turns.answered(number, _dealt(wanted, number))
     wanted.dealt = None
     reads_aside(parts, wanted, number, left)
+
+
+def _dealt(wanted: WantedRead, number: int) -> DealtRead:
+    return (wanted.dealt or {}).get(number, NOTHING)
 
 
 def let_go(parts: Parts, wanted: WantedRead) -> list[Op[None]]:
     """Return what gives back all that a read was granted which is cancelled."""
     with parts.lock:
-        for number, count in (wanted.dealt or {}).items():
-            parts.turns.answered(number, count)
+        for number, dealt in (wanted.dealt or {}).items():
+            parts.turns.answered(number, dealt)
     granted = [(parts.at(number), each) for number, each in wanted.granted if each.holder or each.rows]
     return [give_back_all(state, each, state.until()) for state, each in granted]
 
@@ -244,17 +249,17 @@ def _note(parts: Parts, number: int, outcome: object) -> None:
         parts.away.heard(number, outcome)
 
 
-def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, int], failed: list[ShardqError]) -> Op[Rows]:
+def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, DealtRead], failed: list[ShardqError]) -> Op[Rows]:
     """Read as many messages of each partition as were *dealt*, and ack what the reader acks, all at once."""
     acks, wanted.acks = wanted.acks, {}
     numbers = [*dealt, *(number for number in acks if number not in dealt)]
-    ops = [_read_one(parts, number, dealt.get(number, 0), wanted, acks.get(number)) for number in numbers]
+    ops = [_read_one(parts, number, dealt.get(number, NOTHING), wanted, acks.get(number)) for number in numbers]
     found = yield from run_patiently(ops, _may_be_late(parts, numbers, acks), PATIENCE)
     rows: Rows = {}
     wanted.dealt = None
     for number, each in zip(numbers, found, strict=True):
         with parts.lock:
-            parts.turns.answered(number, dealt.get(number, 0))
+            parts.turns.answered(number, dealt.get(number, NOTHING))
         if isinstance(each, Left):
             reads_aside(parts, wanted, number, each)
             continue
@@ -265,7 +270,7 @@ def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, int], failed: li
                     failed.append(each)
             elif each:
                 rows[number] = each
-            if not dealt.get(number):
+            if number not in dealt:
                 parts.turns.forget(number)  # the ack may have made room there
             elif isinstance(each, ShardqError) or not each:
                 parts.turns.is_empty(number)
@@ -280,17 +285,17 @@ def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, int], failed: li
     return rows
 
 
-def _read_one(parts: Parts, number: int, count: int, wanted: WantedRead, acks: Acks | None) -> Op[list[Received]]:
+def _read_one(parts: Parts, number: int, dealt: DealtRead, wanted: WantedRead, acks: Acks | None) -> Op[list[Received]]:
     """Read from one partition; if nothing was dealt there, only ack."""
     state = parts.at(number)
-    if not count:
+    if not dealt.messages:
         return _ack(state, cast("Acks", acks), wanted.until)
     if wanted.first is not None:
         first, wanted.first = wanted.first, None
         return _noting(first, parts, number)
     granted = Outstanding()
     wanted.granted.append((number, granted))
-    op = read_now(state, count, wanted.visibility, wanted.until, granted, acks)
+    op = read_now(state, dealt.messages, wanted.visibility, wanted.until, granted, acks, dealt.due)
     return _noting(op, parts, number)
 
 

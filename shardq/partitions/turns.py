@@ -5,8 +5,12 @@ ahead of whom nobody is, and its turns, the shard keys that wait for one, each a
 and glance tells the score of the first of these: how many messages it has in flight, and how many seconds of service
 it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
 
-- to a partition with quiet messages first, but for one of eight;
-- else to the one whose first has fewest in flight; among these, to the one whose first has received least.
+- to a partition with quiet messages first, in proportion to these;
+- but one of eight, and all where nothing is quiet, to the one whose first has fewest in flight; among these, to the
+  one whose first has received least.
+
+That one of eight is counted here, over all partitions. So a read says how much of it is `due` to those that wait for a
+turn: one partition alone would count one of eight of its own messages. See `share_of_streams` in lua/read.lua.
 
 The service of each partition counts from a zero of its own. So the virtual time of one that comes is taken for as much
 as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not
@@ -20,10 +24,9 @@ so.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from shardq.ops.read.glance import NO_SCORE
 
@@ -37,7 +40,10 @@ MEAN_WORK: Final = 0.001
 """Seconds of service that a message counts as, until its partition tells what it was charged."""
 
 BESIDE_QUIET: Final = 8
-"""Messages of which one is dealt to those that wait for a turn: quiet ones, without end, must not starve them."""
+"""Messages of which one is dealt to those that wait for a turn: quiet ones, without end, must not starve them.
+
+Dues are told in parts of a message, one of so many.
+"""
 
 FRESH_SECONDS: Final = 0.010
 """Seconds for which a partition need not be looked at after it was heard."""
@@ -70,19 +76,37 @@ MAX_IN_A_ROW: Final = 8
 """Messages that a reader may get in a row where it acks."""
 
 
+class DealtRead(NamedTuple):
+    """What a read asks of one partition: a number of `messages`, and among them `turns` of those who wait.
+
+    `due` is how much of it is due to those who wait, in eighths of a message.
+    """
+
+    messages: int = 0
+    turns: int = 0
+    due: int = 0
+
+    def and_more(self, messages: int, turns: int, due: int) -> DealtRead:
+        """Return this with more."""
+        return DealtRead(self.messages + messages, self.turns + turns, self.due + due)
+
+
+NOTHING: Final = DealtRead()
+
+
 class PartitionTurn:
     """What is known of one partition. All times are seconds of the local clock.
 
     Its first one that waits for a turn has `level` messages in flight for its weight. `claim` is what that one has
-    received, and `base` the part of it that makes the partitions comparable; NaN while nothing is known of it. It was
-    `told_at`; `heard_at` is the same as long as that may hold.
+    received, and `base` the part of it that makes the partitions comparable; NaN while nothing is known of it. By `tag`
+    its quiet messages have their turn. It was `told_at`; `heard_at` is the same as long as that may hold.
     """
 
-    __slots__ = ("asked", "base", "claim", "heard_at", "level", "quiet", "told_at", "turns")
+    __slots__ = ("asked", "base", "claim", "heard_at", "level", "quiet", "tag", "told_at", "turns")
 
     def __init__(self) -> None:
         self.quiet = self.turns = self.asked = self.level = 0
-        self.claim, self.base = 0.0, math.nan
+        self.claim, self.base, self.tag = 0.0, math.nan, 0.0
         self.heard_at = self.told_at = -math.inf
 
     @property
@@ -91,21 +115,21 @@ class PartitionTurn:
         return self.quiet + self.turns
 
     @property
-    def asked_for_weight(self) -> float:
-        """How many messages were asked for, for each that it has to give."""
-        return self.asked / max(1, self.weight)
+    def asked_for_turn(self) -> float:
+        """How many turns were asked for, for each that somebody waits for."""
+        return self.asked / max(1, self.turns)
 
 
 class PartitionTurns:
     """The turns of a number of partitions. *now* is the local clock. Not safe across threads: a client locks it.
 
     The state known *before* of partitions that are *kept* is known still. *lease* is how many seconds of work may not
-    be charged yet.
+    be charged yet. *beside* is drawn out of eight: clients that read little give as much to those that wait.
 
     >>> turns = Turns(2, lambda: 0.0)
     >>> turns.heard(1, quiet=3, waiting=0)
     >>> turns.deal(2)
-    {1: 2}
+    {1: DealtRead(messages=2, turns=0, due=2)}
     """
 
     def __init__(
@@ -115,6 +139,7 @@ class PartitionTurns:
         before: PartitionTurns | None = None,
         kept: Sequence[bool] = (),
         lease: float = 0.0,
+        beside: int = 0,
     ) -> None:
         self._now = now
         known = before._turns if before else []
@@ -124,7 +149,9 @@ class PartitionTurns:
         self._max_behind: float = MAX_BEHIND + lease
         # The least claim of those that wait, when it was seen last: who comes anew begins there.
         self._least: float = before._least if before else 0.0
-        self._dealt = self._paid = 0  # messages, to tell one of eight; those for which looks were earned
+        self._beside: int = before._beside if before else beside  # messages dealt beside quiet ones, modulo eight
+        self._tag = max([turn.tag for turn in self._turns], default=0.0)  # that at which quiet ones were served last
+        self._dealt = self._paid = 0  # messages; those for which looks were earned
         self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
         self._worked = 0.0  # seconds of work that was settled since
@@ -133,35 +160,37 @@ class PartitionTurns:
         self._earned = float(partitions)  # how many partitions may be looked at
         self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
 
-    def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
-        """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
+    def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, DealtRead]:
+        """Return what to read of which partition, *count* messages at most; {} if nothing is known of any.
 
         Dealt messages count as asked for until they are `answered`. A reader of one message may *stay* in the partition
         that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
         partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
         asks for that wherever something is, or has not been looked for of late.
         """
-        found: Counter[int] = Counter()
-        if stay is not None and self._may_stay(stay):
-            self._ask(found, stay)
-            self._since_look += 1
-            return found
-        left = [
-            [turn.quiet, turn.turns] if (among is None or at in among) and at not in self.out else [0, 0]
-            for at, turn in enumerate(self._turns)
-        ]
+        found: dict[int, DealtRead] = {}
+        may_stay = stay is not None and self._may_stay(stay)
+        able = [at for at in range(len(self._turns)) if (among is None or at in among) and at not in self.out]
+        quiet = {at: self._turns[at].quiet for at in able if self._turns[at].quiet}
+        # Of a tenant that waits for a turn more may wait behind: its turn stays.
+        waiting = [at for at in able if self._turns[at].turns]
         for _ in range(count):
-            at = self._next(left)
-            if at is None:
+            if not (quiet or waiting):
                 break
-            self._ask(found, at)
-            # Of a tenant that waits for a turn more may wait behind: its turn stays.
-            if left[at][0]:
-                left[at][0] -= 1
-        if among is None and found.total() < count:
-            self._deal_rest(found, count - found.total())
-        self._since_look += found.total()
-        return dict(found)
+            is_beside = bool(quiet and waiting)
+            self._beside = (self._beside + is_beside) % BESIDE_QUIET
+            if quiet and (not is_beside or self._beside):
+                at = self._next_quiet(quiet)
+                self._ask(found, at, DealtRead(1, 0, 0 if is_beside else 1))
+            else:
+                at = stay if may_stay and stay in waiting else self._next_turn(waiting)
+                self._turns[at].claim += MEAN_WORK / self._turns[at].weight
+                self._ask(found, at, DealtRead(1, 1, BESIDE_QUIET if is_beside else 1))
+            self._dealt += 1
+        if among is None and (rest := count - sum([each.messages for each in found.values()])):
+            self._deal_rest(found, rest)
+        self._since_look += sum([each.messages for each in found.values()])
+        return found
 
     def heard(self, partition: int, quiet: int, waiting: int, first: int = NO_SCORE, virtual: int = 0) -> None:
         """Note what a read or a glance told: *quiet* messages, the weights of those that are *waiting* for a turn.
@@ -185,10 +214,10 @@ class PartitionTurns:
         turn.quiet = turn.turns = 0
         turn.heard_at = turn.told_at = self._now()
 
-    def answered(self, partition: int, count: int) -> None:
-        """Note that *count* of the messages that were dealt have come, or will not."""
+    def answered(self, partition: int, dealt: DealtRead) -> None:
+        """Note that the messages of a read have come, or will not."""
         turn = self._of(partition)
-        turn.asked = max(0, turn.asked - count)
+        turn.asked = max(0, turn.asked - dealt.turns)
 
     def settled(self, partition: int, took: float) -> None:
         """Note that a message was settled, the work on which took *took* seconds: turns change by that.
@@ -273,12 +302,9 @@ class PartitionTurns:
         """Return the least claim of the others where somebody waits."""
         return min([each.claim for each in self._turns if each.turns and each is not turn], default=self._least)
 
-    def _ask(self, found: Counter[int], at: int) -> None:
-        turn = self._turns[at]
-        found[at] += 1
-        turn.asked += 1
-        turn.claim += MEAN_WORK / max(1, turn.weight)
-        self._dealt += 1
+    def _ask(self, found: dict[int, DealtRead], at: int, more: DealtRead) -> None:
+        found[at] = found.get(at, NOTHING).and_more(*more)
+        self._turns[at].asked += more.turns
 
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""
@@ -294,7 +320,7 @@ class PartitionTurns:
         self._stayed += 1
         return True
 
-    def _deal_rest(self, found: Counter[int], count: int) -> None:
+    def _deal_rest(self, found: dict[int, DealtRead], count: int) -> None:
         """Deal *count* messages more, without knowing whether they are there."""
         asked = [*found, *(at for at in self.unheard(self._now() - FRESH_SECONDS) if at not in found)]
         if not asked or (not found and count < len(asked)):
@@ -302,24 +328,28 @@ class PartitionTurns:
         each, rest = divmod(count, len(asked))
         for place, at in enumerate(asked):
             if some := each + (place < rest):
-                found[at] += some
-                self._turns[at].asked += some
+                self._ask(found, at, DealtRead(some, 0, some))
 
-    def _next(self, left: Sequence[Sequence[int]]) -> int | None:
-        """Return the partition of the next message; None if all that is known is dealt."""
-        able = [at for at, (quiet, turns) in enumerate(left) if quiet + turns]
-        if not able:
-            return None
+    def _next_quiet(self, quiet: dict[int, int]) -> int:
+        """Return the partition of the next quiet message, in proportion to these, and take it off *quiet*."""
+        at = min(quiet, key=lambda at: (max(self._tag, self._turns[at].tag), at))
+        turn = self._turns[at]
+        self._tag = max(self._tag, turn.tag)
+        turn.tag = self._tag + 1 / turn.quiet
+        quiet[at] -= 1
+        if not quiet[at]:
+            del quiet[at]
+        return at
+
+    def _next_turn(self, waiting: Sequence[int]) -> int:
+        """Return the partition of the next one that waits for a turn, of those where somebody is *waiting*."""
         turns = self._turns
-        if (self._dealt + 1) % BESIDE_QUIET and (quiet := [at for at in able if left[at][0]]):
-            able = quiet
-        else:
-            levels = {at: turns[at].level + int(turns[at].asked_for_weight) for at in able}
-            fewest = min(levels.values())
-            able = [at for at in able if levels[at] == fewest]
+        levels = {at: turns[at].level + int(turns[at].asked_for_turn) for at in waiting}
+        fewest = min(levels.values())
+        able = [at for at in waiting if levels[at] == fewest]
         # Within one message: else the partition that rounding favours would be asked by each reader of many.
-        most = min((turns[at].asked + 1) / max(1, turns[at].weight) for at in able)
-        near = [at for at in able if turns[at].asked_for_weight <= most]
+        most = min((turns[at].asked + 1) / max(1, turns[at].turns) for at in able)
+        near = [at for at in able if turns[at].asked_for_turn <= most]
         return min(near, key=lambda at: (turns[at].claim, at))
 
 

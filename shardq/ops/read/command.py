@@ -88,14 +88,21 @@ def new_holder(draw: Callable[[int], bytes] = os.urandom) -> str:
 
 
 def request_of(
-    state: QueueState, count: int, visibility: float | None, prefer: int | None, *, is_bare: bool = False
+    state: QueueState,
+    count: int,
+    visibility: float | None,
+    prefer: int | None,
+    *,
+    is_bare: bool = False,
+    due: int | None = None,
 ) -> ReadRequest:
     """Return what a caller requests. By default the leases last as long as the queue's settings say."""
     view = state.view
     if prefer is not None and prefer >= view.streams:
         # It is a wish, and the queue may have fewer streams by now.
         prefer = None
-    return ReadRequest(count, view.config.visibility_timeout if visibility is None else visibility, prefer, is_bare)
+    lease = view.config.visibility_timeout if visibility is None else visibility
+    return ReadRequest(count, lease, prefer, is_bare, due)
 
 
 def read_call(
@@ -285,8 +292,9 @@ def _call(
     width = 0 if streams <= ALL_DECLARED else max(state.width, min(count, streams))
     prefer = "-" if request.prefer is None else request.prefer
     visibility, blocks = round(request.visibility * 1000), math.ceil(stays * 1000)
+    due = "" if request.due is None else f"={request.due}"
     bare = " b" if request.is_bare else ""
-    head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}{bare}"
+    head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}{due}{bare}"
     names = state.names
     rest = tuple([names[number] for number in numbers])
     return Call.on(state.keys, "read", (head, clock, state.client), rest=rest, few=_few(state, count))

@@ -113,11 +113,12 @@ def fast_read(
     acks: Acks | None,
     *,
     alone: bool = False,
+    due: int | None = None,
 ) -> Look | None:
     """Return the first try of a read, with the only one of *acks* piggybacked on it. *alone*, it shares no call.
 
-    None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, carry
-    a rider, or wait without a look and an ack.
+    *due* as of ReadRequest. None if the operation must do other things first: open the queue, do upkeep, make several
+    acks, share a call, carry a rider, or wait without a look and an ack.
     """
     view = state.view
     if not view.epoch or view.has_upkeep or count > MAX_PER_CALL or state.rider is not None:
@@ -136,7 +137,7 @@ def fast_read(
             return None
     look = Look()
     look.state, look.acks, look.coalescer, look.made = state, acks, coalescer, False
-    look.request = request = request_of(state, count, visibility, prefer)
+    look.request = request = request_of(state, count, visibility, prefer, due=due)
     attempt = None
     if not only_acks:
         attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)

@@ -108,8 +108,11 @@ def read_now(
     until: float,
     outstanding: Outstanding,
     acks: Acks | None = None,
+    due: int | None = None,
 ) -> Op[list[Received]]:
     """Return up to *count* messages that are there, in calls that nobody shares; [] if none is. *acks* as of `read`.
+
+    *due* as of ReadRequest.
 
     For a reader of several queues, whose calls go out together. QueueMissing if there is no such queue.
     """
@@ -118,7 +121,7 @@ def read_now(
         yield from upkeep(state, state.clock.monotonic())
     if acks is not None and acks.earlier:
         yield from ack_earlier(state, acks, until)
-    request = request_of(state, count, visibility, None)
+    request = request_of(state, count, visibility, None, due=due)
     found = yield from look(state, request, 0.0, until, outstanding, acks)
     return (yield from _fill(state, request, found, until, outstanding))
 
@@ -169,8 +172,9 @@ def _fill(
     """
     rows = outstanding.rows = found.rows
     while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
-        # The preferred stream had its one message out of turn.
-        rest = replace(request, count=request.count - len(rows), prefer=None)
+        # The preferred stream had its one message out of turn; and what is due to those who wait was told.
+        due = None if request.due is None else 0
+        rest = replace(request, count=request.count - len(rows), prefer=None, due=due)
         most = EMPTY_CALLS if 2 * len(rows) < request.count else LAST_CALLS
         more = yield from outcome_of(look(state, rest, 0.0, until, outstanding, most=most))
         if isinstance(more, ShardqError):

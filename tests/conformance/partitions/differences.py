@@ -43,9 +43,6 @@ _WATCH: Final = (
 _CALLS: Final = (
     "it counts calls, or what one partition tells: a reader waits, and looks now and then, at all partitions"
 )
-_TURNS: Final = (
-    "one of eight deliveries of each partition is for those who wait for a turn there: of one flood alone, less of all"
-)
 _READERS: Final = "it counts the wake-ups of one partition, or waits for more blocked reads than a client has"
 _PAGES: Final = "pages are of one partition after the other"
 _MOMENTS: Final = "ages and leads are told by each partition for itself, each at a moment of its own"
@@ -222,11 +219,6 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
             test_what_was_set_for_one_tenant_and_is_lifted_costs_nobody
             test_while_something_comes_soon_a_reader_that_took_all_there_was_stands_by
             test_whose_read_was_full_looks_again
-        """,
-        _TURNS: """
-            test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys
-            test_each_flood_that_waits_has_its_share_beside_new_shard_keys
-            test_each_flood_that_waits_has_its_share_of_a_worker_beside_new_shard_keys
         """,
         _READERS: """
             test_a_blocked_reader_is_woken_when_it_goes_on

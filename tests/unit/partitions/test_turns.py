@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
@@ -19,17 +20,23 @@ from shardq.partitions.turns import (
     MAX_IN_A_ROW,
     SURE,
     TICKS,
+    DealtRead,
     PartitionTurns,
 )
 from shardq.testing.clock import ManualClock
 
 
-def turns_of(*told: tuple[int, int], clock: ManualClock | None = None) -> PartitionTurns:
+def turns_of(*told: tuple[int, int], clock: ManualClock | None = None, beside: int = 0) -> PartitionTurns:
     """Turns that have heard of each partition how many quiet messages and turns it has."""
-    turns = PartitionTurns(len(told), (clock or ManualClock()).monotonic)
+    turns = PartitionTurns(len(told), (clock or ManualClock()).monotonic, beside=beside)
     for at, (quiet, waiting) in enumerate(told):
         turns.heard(at, quiet, waiting)
     return turns
+
+
+def counts(dealt: Mapping[int, DealtRead]) -> dict[int, int]:
+    """How many messages are asked of which partition."""
+    return {at: each.messages for at, each in dealt.items()}
 
 
 def score(flight: int, seconds: float) -> int:
@@ -38,43 +45,78 @@ def score(flight: int, seconds: float) -> int:
 
 
 def test_nothing_is_dealt_where_nothing_is_known() -> None:
-    assert turns_of((0, 0), (0, 0)).deal(10) == {}
-    assert PartitionTurns(3, ManualClock().monotonic).deal(1) == {}
+    assert counts(turns_of((0, 0), (0, 0)).deal(10)) == {}
+    assert counts(PartitionTurns(3, ManualClock().monotonic).deal(1)) == {}
 
 
-def test_quiet_messages_come_first_but_for_one_of_eight() -> None:
-    turns = turns_of((100, 0), (0, 5))
-    dealt = Counter[int]()
+@pytest.mark.parametrize("batch", [1, 5, 8])
+def test_one_of_eight_is_for_those_who_wait_for_a_turn_wherever_they_are(batch: int) -> None:
+    turns = turns_of((100, 0), (100, 5), (100, 0))
+    due = Counter[int]()
     for _ in range(10 * BESIDE_QUIET):
+        for at, dealt in turns.deal(batch).items():
+            due[at] += dealt.due
+            turns.answered(at, dealt)
+            turns.heard(at, 100, 5 if at == 1 else 0)
+    assert due.total() == due[1] == 10 * BESIDE_QUIET * batch  # in eighths of a message
+
+
+def test_each_place_among_eight_begins_at_another_message() -> None:
+    first = [[*turns_of((100, 0), (0, 5), beside=beside).deal(1)] for beside in range(BESIDE_QUIET)]
+    assert first.count([1]) == 1
+
+
+def test_what_is_asked_for_quiet_ones_does_not_change_whose_turn_is_next() -> None:
+    """Three floods wait in one partition, one in the other, which has many quiet ones: each has its turn as often."""
+    turns, given, received = turns_of((5, 3), (500, 1)), Counter[int](), [0.0, 0.0]
+    for _ in range(12 * BESIDE_QUIET):
+        for at, dealt in turns.deal(BESIDE_QUIET).items():
+            given[at] += dealt.turns
+            received[at] += dealt.turns / (3, 1)[at]
+            turns.answered(at, dealt)
+            turns.heard(at, (5, 500)[at], (3, 1)[at], score(0, received[at]))
+    assert given[0] == 3 * given[1]
+
+
+def test_quiet_messages_are_read_in_proportion() -> None:
+    turns = turns_of((300, 0), (100, 0))
+    dealt = Counter[int]()
+    for _ in range(40):
         (at,) = turns.deal(1)
         dealt[at] += 1
-        turns.answered(at, 1)
-        turns.heard(0, 100, 0)
-    assert dealt[0] >= 10 * (BESIDE_QUIET - 1)
+        turns.answered(at, DealtRead(1, 1))
+        turns.heard(0, 300, 0)
+        turns.heard(1, 100, 0)
+    assert dealt == {0: 30, 1: 10}
+
+
+def test_where_nothing_is_known_of_quiet_ones_each_partition_counts_for_itself() -> None:
+    turns = turns_of((0, 3), (0, 3))
+    assert all(each.due == each.messages for each in turns.deal(6).values())
 
 
 def test_who_wants_more_than_is_known_asks_for_the_rest_wherever_something_is() -> None:
     turns = turns_of((2, 0), (3, 0), (0, 0))
-    dealt = turns.deal(15)
+    dealt = counts(turns.deal(15))
     assert dealt == {0: 7, 1: 8}
-    assert sum(turns.deal(15, among=[1]).values()) == 3
+    assert sum(counts(turns.deal(15, among=[1])).values()) == 3
 
 
 def test_who_wants_much_of_what_nobody_knows_asks_all() -> None:
     turns = PartitionTurns(3, ManualClock().monotonic)
-    assert turns.deal(2) == {}
-    assert turns.deal(7) == {0: 3, 1: 2, 2: 2}
+    assert counts(turns.deal(2)) == {}
+    assert counts(turns.deal(7)) == {0: 3, 1: 2, 2: 2}
 
 
 def test_what_is_known_may_be_old_and_a_read_of_it_finds_out() -> None:
     turns = turns_of((2, 0), (3, 0))
     turns.deal(5)
-    assert turns.deal(1) in ({0: 1}, {1: 1})  # what is known is old by now: the read finds out
+    assert counts(turns.deal(1)) in ({0: 1}, {1: 1})  # what is known is old by now: the read finds out
 
 
 def test_a_batch_is_dealt_by_weight() -> None:
     """Twice as many tenants wait in one partition, so it gives twice as much."""
-    dealt = turns_of((0, 20), (0, 10)).deal(30)
+    dealt = counts(turns_of((0, 20), (0, 10)).deal(30))
     assert abs(dealt[0] - 20) <= 1
     assert dealt[0] + dealt[1] == 30
 
@@ -88,15 +130,15 @@ def test_who_has_fewest_in_flight_comes_first_then_who_has_received_least() -> N
     ]:
         for at, each in enumerate(told):
             turns.heard(at, 0, 1, each)
-        assert turns.deal(1) == {dealt: 1}
-        turns.answered(dealt, 1)
+        assert counts(turns.deal(1)) == {dealt: 1}
+        turns.answered(dealt, DealtRead(1, 1))
 
 
 def test_reads_that_are_not_answered_yet_count_as_in_flight() -> None:
     turns = turns_of((0, 1), (0, 1), (0, 1))
     for at in range(3):
         turns.heard(at, 0, 1, score(0, 3 - at))
-    assert [turns.deal(1) for _ in range(6)] == [{2: 1}, {1: 1}, {0: 1}, {2: 1}, {1: 1}, {0: 1}]
+    assert [counts(turns.deal(1)) for _ in range(6)] == [{2: 1}, {1: 1}, {0: 1}, {2: 1}, {1: 1}, {0: 1}]
 
 
 @pytest.mark.parametrize("handlers", [3, 4, 16])
@@ -110,7 +152,7 @@ def test_tenants_of_several_partitions_get_the_same_time(works: tuple[float, ...
         while len(ends) < handlers:
             (at,) = turns.deal(1)
             flight[at] += 1
-            turns.answered(at, 1)
+            turns.answered(at, DealtRead(1, 1))
             turns.heard(at, 0, 1, score(flight[at], spent[at]))
             ends.append((now + works[at], at))
         ends.sort(reverse=True)
@@ -137,7 +179,7 @@ def test_a_virtual_time_of_more_than_a_level_counts_for_none_in_flight(levels: f
         turns.heard(0, 0, 1, score(flight, dealt[0]) + virtual, virtual)
         turns.heard(1, 0, 1, score(flight, dealt[1]), 0)
         (at,) = turns.deal(1)
-        turns.answered(at, 1)
+        turns.answered(at, DealtRead(1, 1))
         dealt[at] += 1
     assert dealt == {0: 10, 1: 10}
 
@@ -149,7 +191,7 @@ def test_a_partition_that_comes_anew_has_no_claim_on_what_the_others_were_served
     told, dealt = [100.0, 0.0], Counter[int]()
     for _ in range(20):
         (at,) = turns.deal(1)
-        turns.answered(at, 1)
+        turns.answered(at, DealtRead(1, 1))
         dealt[at] += 1
         told[at] += 1
         turns.heard(at, 0, 1, score(0, told[at]))
@@ -160,13 +202,13 @@ def test_who_is_ahead_of_the_virtual_time_of_a_partition_stays_so() -> None:
     turns = PartitionTurns(2, ManualClock().monotonic)
     turns.heard(0, 0, 1, score(0, 1000), virtual=1000 * TICKS)
     turns.heard(1, 0, 1, score(0, 3), virtual=0)
-    assert [turns.deal(1)] == [{0: 1}]
-    turns.answered(0, 1)
+    assert counts(turns.deal(1)) == {0: 1}
+    turns.answered(0, DealtRead(1, 1))
     turns.heard(0, 0, 1, score(0, 1002), virtual=1002 * TICKS)
-    assert turns.deal(1) == {0: 1}
-    turns.answered(0, 1)
+    assert counts(turns.deal(1)) == {0: 1}
+    turns.answered(0, DealtRead(1, 1))
     turns.heard(0, 0, 1, score(0, 1004), virtual=1004 * TICKS)
-    assert turns.deal(1) == {1: 1}
+    assert counts(turns.deal(1)) == {1: 1}
 
 
 def test_no_partition_has_a_claim_without_bound() -> None:
@@ -174,8 +216,8 @@ def test_no_partition_has_a_claim_without_bound() -> None:
     told = [0.0, MAX_BEHIND + 100]
     for at in range(2):
         turns.heard(at, 0, 1, score(0, told[at]))
-    while (dealt := turns.deal(1)) == {0: 1}:
-        turns.answered(0, 1)
+    while (dealt := counts(turns.deal(1))) == {0: 1}:
+        turns.answered(0, DealtRead(1, 1))
         told[0] += 10
         turns.heard(0, 0, 1, score(0, told[0]))
     assert dealt == {1: 1}
@@ -187,21 +229,21 @@ def test_a_partition_that_was_away_keeps_what_it_is_ahead() -> None:
     turns.heard(1, 0, 1, score(0, 50))
     turns.heard(1, 0, 0)
     turns.heard(1, 0, 1, score(0, 50))
-    assert turns.deal(1) == {0: 1}
+    assert counts(turns.deal(1)) == {0: 1}
 
 
 def test_what_did_not_come_is_not_asked_for() -> None:
     turns = turns_of((0, 1), (0, 1))
-    dealt = turns.deal(10)
+    dealt = counts(turns.deal(10))
     for at, count in dealt.items():
-        turns.answered(at, count + 5)
-    assert turns.deal(10) == dealt
+        turns.answered(at, DealtRead(count + 5, count + 5))
+    assert counts(turns.deal(10)) == dealt
 
 
 def test_a_read_that_found_nothing_forgets_what_was_known() -> None:
     turns = turns_of((5, 5), (0, 0))
     turns.is_empty(0)
-    assert turns.deal(1) == {}
+    assert counts(turns.deal(1)) == {}
 
 
 def test_who_read_elsewhere_looks_again_after_a_while_or_so_many_messages() -> None:
@@ -259,7 +301,7 @@ def test_a_job_takes_few_looks_however_many_partitions_there_are(took: float) ->
         for each in looked:
             turns.heard(each, 0, 5, score(0, at % 7))
         (number,) = turns.deal(1)
-        turns.answered(number, 1)
+        turns.answered(number, DealtRead(1, 1))
         turns.heard(number, 0, 5, score(1, at % 7))
         heard |= dict.fromkeys([*looked, number], at)
         assert at - min(heard.values()) <= partitions + LOOK_AFTER_MESSAGES
@@ -277,7 +319,7 @@ def test_few_partitions_are_all_looked_at_before_long_work() -> None:
         for at in range(4):
             turns.heard(at, 0, 5 * (at < 3))
         (number,) = turns.deal(1)
-        turns.answered(number, 1)
+        turns.answered(number, DealtRead(1, 1))
         turns.settled(number, LOOK_AFTER_WORK)
 
 
@@ -286,10 +328,10 @@ def test_what_is_settled_is_in_flight_no_more_until_a_read_says_what_is_true() -
     turns.heard(0, 0, 1, score(2, 0))
     turns.heard(1, 0, 1, score(1, 5))
     turns.settled(0, 0.0)
-    assert turns.deal(1) == {0: 1}, "as many are in flight in both, and its first has received less"
-    turns.answered(0, 1)
+    assert counts(turns.deal(1)) == {0: 1}, "as many are in flight in both, and its first has received less"
+    turns.answered(0, DealtRead(1, 1))
     turns.heard(0, 0, 1, score(2, 0))
-    assert turns.deal(1) == {1: 1}, "it was another's that was settled"
+    assert counts(turns.deal(1)) == {1: 1}, "it was another's that was settled"
     for _ in range(9):
         turns.settled(0, 0.0)
     turns.settled(7, 0.0)
@@ -310,7 +352,7 @@ def test_a_wrong_guess_of_what_is_in_flight_starves_nobody(settled: int) -> None
             turns.settled(0, 0.0)
         for _ in range(4):
             (at,) = turns.deal(1)
-            turns.answered(at, 1)
+            turns.answered(at, DealtRead(1, 1))
             dealt[at], flight[at] = dealt[at] + 1, flight[at] + 1
             turns.heard(at, 0, 1, score(flight[at], dealt[at]))
             assert abs(dealt[0] - dealt[1]) <= 2
@@ -329,21 +371,21 @@ def test_who_has_not_been_heard_is_known() -> None:
 
 def test_a_reader_that_acks_stays_for_a_while_and_leaves_for_quiet_messages_elsewhere() -> None:
     turns = turns_of((0, 5), (0, 3))
-    assert [turns.deal(1, stay=0) for _ in range(MAX_IN_A_ROW)] == [{0: 1}] * MAX_IN_A_ROW
-    assert turns.deal(1, stay=0) == {1: 1}
-    assert turns.deal(1, stay=0) == {0: 1}
+    assert [counts(turns.deal(1, stay=0)) for _ in range(MAX_IN_A_ROW)] == [{0: 1}] * MAX_IN_A_ROW
+    assert counts(turns.deal(1, stay=0)) == {1: 1}
+    assert counts(turns.deal(1, stay=0)) == {0: 1}
     turns.heard(1, 1, 3)
-    assert turns.deal(1, stay=0) == {1: 1}
+    assert counts(turns.deal(1, stay=0)) == {1: 1}
 
 
 def test_a_reader_that_acks_leaves_who_is_ahead() -> None:
     turns = turns_of((0, 1), (0, 1))
-    assert turns.deal(1, stay=0) == {0: 1}
-    turns.answered(0, 1)
+    assert counts(turns.deal(1, stay=0)) == {0: 1}
+    turns.answered(0, DealtRead(1, 1))
     turns.heard(0, 0, 1, score(0, 0.5))
-    assert turns.deal(1, stay=0) == {1: 1}
+    assert counts(turns.deal(1, stay=0)) == {1: 1}
 
 
 def test_nobody_stays_where_there_is_nothing() -> None:
     turns = turns_of((0, 0), (0, 3))
-    assert turns.deal(1, stay=0) == {1: 1}
+    assert counts(turns.deal(1, stay=0)) == {1: 1}
