@@ -185,18 +185,23 @@ def test_who_leaves_before_a_moment_hands_it_to_who_stays(
     readers: list[Queue], world: World, clock: QueueClock, start_reader: StartReader
 ) -> None:
     """Both are blocked when it is written, and it wakes the one that leaves."""
-    was_blocked = False
-    while not was_blocked:  # else the machine stood still: it left before that was written
-        leaving = Reader(readers[0], None, block=0.5)
-        eventually(lambda: world.blocked(readers[0]) == 1 or not leaving.found.empty())
-        staying = start_reader(readers[1])
-        eventually(lambda: world.blocked(readers[0]) == 2 or not leaving.found.empty())
-        readers[2].write("later", shard_key="t", delay=1)
-        was_blocked = leaving.found.empty()
-        assert isinstance(leaving.found.get(timeout=SOON), Empty)
-        clock.go()
-        assert staying.got().payload == "later"
-        clock.stop()
+    while not left_after_news(readers, world, clock, start_reader):
+        pass  # the machine stood still: it left before that was written
+
+
+def left_after_news(readers: list[Queue], world: World, clock: QueueClock, start_reader: StartReader) -> bool:
+    """Whether the one that leaves was there when the message was written, which the other one gets."""
+    leaving = Reader(readers[0], None, block=0.5)
+    eventually(lambda: world.blocked(readers[0]) == 1 or not leaving.found.empty())
+    staying = start_reader(readers[1])
+    eventually(lambda: world.blocked(readers[0]) == 2 or not leaving.found.empty())
+    readers[2].write("later", shard_key="t", delay=1)
+    was_there = leaving.found.empty()
+    assert isinstance(leaving.found.get(timeout=SOON), Empty)
+    clock.go()
+    assert staying.got().payload == "later"
+    clock.stop()
+    return was_there
 
 
 def test_who_leaves_last_of_those_that_know_hands_the_moment_on(readers: list[Queue], world: World) -> None:
