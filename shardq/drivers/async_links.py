@@ -35,7 +35,7 @@ class AsyncLinks:
         """Return a new link, connected within *seconds*. Raises `Unanswered` or `Refused`."""
         pool = self._pools[place]
         # In a task of its own: where redis-py asks a Sentinel, it may lose a cancellation, as `asyncio.wait_for` of
-        # Python 3.11 does if its result comes at that moment. The caller would not end, though it was told to.
+        # Python 3.11 does if its result comes at that moment. Then the caller would not end.
         opening = asyncio.get_running_loop().create_task(self._connect(pool, seconds))
         try:
             connection = await asyncio.shield(opening)
