@@ -22,7 +22,10 @@ KEY_CLOCK_US: Final = 0.28
 """The cost of one more declared key, in µs: server time, and time that the caller waits (262 keys against 1)."""
 
 WRITE_KEYS: Final = 14
-"""Keys that each write declares in addition to its streams."""
+"""Keys that a batch of writes declares in addition to its streams."""
+
+PLAIN_WRITE_KEYS: Final = 5
+"""The same of a plain write of one message. With a delay, a dedup key or a unique key it declares those of a batch."""
 
 MAX_DECLARED: Final = 255
 """Streams up to which a batch that may use nearly all streams declares all of them."""
@@ -48,7 +51,7 @@ class Cost(msgspec.Struct, frozen=True):
     read: float
     """Server time of a read."""
     write_keys: int
-    """Keys declared by the write of one message."""
+    """Keys declared by the plain write of one message."""
     write_server: float
     """How much of the server time of such a write is due to its streams."""
     write_clock: float
@@ -65,7 +68,7 @@ def cost(streams: int, streams_per_shard: int) -> Cost:
     ConfigError for invalid numbers.
 
     >>> cost(64, 4).write_keys, cost(64, 4).memory
-    (18, 38600)
+    (9, 38600)
     """
     width = check_width(streams, streams_per_shard)
     every = streams <= MAX_DECLARED and streams <= 100 * width
@@ -73,7 +76,7 @@ def cost(streams: int, streams_per_shard: int) -> Cost:
     return Cost(
         memory=QUEUE_BYTES + STREAM_BYTES * streams,
         read=READ_US,
-        write_keys=WRITE_KEYS + width,
+        write_keys=PLAIN_WRITE_KEYS + width,
         write_server=KEY_SERVER_US * width,
         write_clock=KEY_CLOCK_US * width,
         batch_keys=WRITE_KEYS + spread,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shardq.planner.costs import WRITE_KEYS
+from shardq.planner.costs import PLAIN_WRITE_KEYS, WRITE_KEYS
 from shardq.protocol import scripts
-from shardq.protocol.keys import SHARED_KEYS, QueueKeys, RouterKeys, SharedKeys
+from shardq.protocol.keys import MAX_PLAIN_KEYS, SHARED_KEYS, QueueKeys, RouterKeys, SharedKeys
 from tests.house.lua_lint import FOLDER
 from tests.house.lua_modules import Modules
 
@@ -103,3 +103,4 @@ def test_open_creates_every_key_that_a_queue_has() -> None:
 
 def test_the_planner_counts_the_keys_of_a_write() -> None:
     assert len(scripts.load("write").keys) == WRITE_KEYS
+    assert MAX_PLAIN_KEYS == PLAIN_WRITE_KEYS

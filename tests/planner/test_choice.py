@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shardq import Client
 from shardq.errors import ConfigError
 from shardq.ops.queue.sequences import ProducerSequence
-from shardq.ops.write.command import call_for
+from shardq.ops.write.command import LoneWrite, call_for
 from shardq.ops.write.outgoing import Outgoing
 from shardq.planner import Plan, cost, frontier, plan
 from shardq.planner.costs import QUEUE_BYTES, STREAM_BYTES
@@ -99,10 +99,10 @@ def test_the_keys_are_those_that_writes_declare(n: int, m: int) -> None:
     clock = ManualClock()
     state = state_of(clock, streams=n, streams_per_shard=m)
     messages = [Outgoing(f"tenant-{number}", "b", b"") for number in range(100)]
-    one, many = (
-        len(call_for(state, state.view, ProducerSequence("l"), chunk, 1.0).keys) for chunk in (messages[:1], messages)
-    )
-    assert one == cost(n, m).write_keys
+    sequence = ProducerSequence("l")
+    _, alone = (LoneWrite(state, state.view, each, sequence, 1.0) for each in messages[:2])  # the first one begins it
+    assert len(alone.call.keys) == cost(n, m).write_keys
+    many = len(call_for(state, state.view, ProducerSequence("l"), messages, 1.0).keys)
     assert many == pytest.approx(cost(n, m).batch_keys, rel=0.1)
 
 
