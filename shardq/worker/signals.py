@@ -91,7 +91,7 @@ def hosted() -> bool:
 
 
 class SignalEvent:
-    """What `threading.Event` is, for handlers of signals: they may interrupt the main thread anywhere while it waits.
+    """An event that handlers of signals set: they may interrupt the main thread anywhere while it waits.
 
     There `threading.Event` holds a lock for moments, for which its `set` would wait for ever.
     """
@@ -106,7 +106,7 @@ class SignalEvent:
         self._wakes.put(None)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is set, or for so many seconds. Return whether it is set. One thread may wait."""
+        """Wait until it is set, or until *seconds* have passed. Return whether it is set. One thread may wait."""
         if not self._is_set:
             with contextlib.suppress(queue.Empty):
                 self._wakes.get(timeout=seconds)
