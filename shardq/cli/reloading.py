@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -15,7 +14,7 @@ from typing import Final
 from shardq.cli.exits import OK
 from shardq.cli.speech import Speech
 from shardq.platforms import need_fork
-from shardq.worker.signals import HANGUP, worker_signals
+from shardq.worker.signals import HANGUP, SignalEvent, worker_signals
 
 POLL_INTERVAL: Final = 0.5
 """Seconds between two looks at the files."""
@@ -31,7 +30,7 @@ class Reloader:
         need_fork("--reload")
         self._command = [sys.executable, "-m", "shardq.cli", "worker", *arguments]
         self._environment, self._folder, self._speech = environment, folder, speech
-        self._stopped = threading.Event()
+        self._stopped = SignalEvent()
         self._signals = 0  # without SIGHUP, which ends nobody at once
         self._process: subprocess.Popen[bytes] | None = None
 

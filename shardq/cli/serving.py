@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from shardq.cli.exits import UsageError
-from shardq.worker.signals import MAX_WAIT, stop_signals
+from shardq.worker.signals import MAX_WAIT, SignalEvent, stop_signals
 
 
 @contextlib.contextmanager
-def until_a_signal() -> Iterator[threading.Event]:
+def until_a_signal() -> Iterator[SignalEvent]:
     """Within this context SIGTERM and Ctrl-C set an event; a second one ends the program as without it.
 
     UsageError where this is not the main thread, which alone can take signals.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("this command takes signals, so it needs the main thread")
-    asked = threading.Event()
+    asked = SignalEvent()
     before = {number: signal.getsignal(number) for number in stop_signals()}
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -36,7 +36,7 @@ def until_a_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def wait_for(asked: threading.Event, look: Callable[[], object] | None = None) -> None:
+def wait_for(asked: SignalEvent, look: Callable[[], object] | None = None) -> None:
     """Wait until a signal has come. Meanwhile *look* is called, once a second."""
     while not asked.wait(MAX_WAIT):
         if look is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ class AsyncLinks:
     A server that owes an answer may be silent for *silence* seconds.
     """
 
-    def __init__(self, pools: Pools, connect: Callable[[Any, float], Awaitable[Any]], silence: float) -> None:
+    def __init__(self, pools: Pools, connect: Callable[[Any, float], Coroutine[Any, Any, Any]], silence: float) -> None:
         self._pools, self._connect, self._silence = pools, connect, silence
         self._open: set[AsyncLink] = set()
         self._idle: dict[Place, list[AsyncLink]] = {}
@@ -34,7 +34,15 @@ class AsyncLinks:
     async def make(self, place: Place, seconds: float) -> AsyncLink:
         """Return a new link, connected within *seconds*. Raises `Unanswered` or `Refused`."""
         pool = self._pools[place]
-        connection = await self._connect(pool, seconds)
+        # In a task of its own: where redis-py asks a Sentinel, it may lose a cancellation, as `asyncio.wait_for` of
+        # Python 3.11 does if its result comes at that moment. Then the caller would not end.
+        opening = asyncio.get_running_loop().create_task(self._connect(pool, seconds))
+        try:
+            connection = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.cancel()
+            opening.add_done_callback(partial(self._give_back_unwanted, pool))
+            raise
         if self._closed:
             await _give_back(pool, connection)
             raise ClosedError(CLOSED_MEANWHILE)
@@ -81,7 +89,15 @@ class AsyncLinks:
         self._open.discard(link)
         with suppress(ValueError):
             self._idle.get(place, []).remove(link)
-        task = asyncio.get_running_loop().create_task(_give_back(self._pools[place], link.connection))
+        self._release(self._pools[place], link.connection)
+
+    def _give_back_unwanted(self, pool: Any, opening: asyncio.Task[Any]) -> None:
+        """Give back a connection that came though the caller had gone."""
+        if not opening.cancelled() and opening.exception() is None:
+            self._release(pool, opening.result())
+
+    def _release(self, pool: Any, connection: Any) -> None:
+        task = asyncio.get_running_loop().create_task(_give_back(pool, connection))
         self._releasing.add(task)
         task.add_done_callback(self._releasing.discard)
 

@@ -19,6 +19,7 @@ from shardq.ops.queue.steps import Late, Op, Sleep
 from shardq.ops.queue.together import Left, go_on, run_together
 from shardq.ops.read.give_back import give_back
 from shardq.ops.read.glance import Glance, glance
+from shardq.ops.read.waiting import Outstanding
 from shardq.partitions.parts import Parts
 
 PATIENCE: Final = 0.25
@@ -153,11 +154,10 @@ def begun(pending: Any, rows_of: Callable[[Any], list[Received] | None], op: Op[
     return Left(making, next(making), many=True)
 
 
-def reads_aside(parts: Parts, wanted: Any, number: int, left: Left) -> None:
-    """Let a call that is late continue in the background."""
+def reads_aside(parts: Parts, wanted: Any, number: int, left: Left, granted: Outstanding | None) -> None:
+    """Let a call that is late continue in the background. *granted* is what a read is granted, None of a glance."""
     with parts.lock:
         parts.away.late(number)
-    # Its own from now on: the reader may not give back the messages that it is granted.
-    if own := [each for each in wanted.granted if each[0] == number]:
-        wanted.granted.remove(own[-1])
+    # Its own from now on: the reader may not give back the messages that it is granted. (Another grant may look alike.)
+    wanted.granted[:] = [each for each in wanted.granted if each[1] is not granted]
     wanted.aside(bring(parts, number, left, wanted.visibility, wanted.offer))

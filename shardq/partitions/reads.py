@@ -156,7 +156,7 @@ def late_look(
     with parts.lock:
         parts.turns.answered(number, _dealt(wanted, number))
     wanted.dealt = None
-    reads_aside(parts, wanted, number, left)
+    reads_aside(parts, wanted, number, left, wanted.granted[-1][1])
 
 
 def _dealt(wanted: WantedRead, number: int) -> DealtRead:
@@ -221,7 +221,7 @@ def _look(parts: Parts, numbers: Iterable[int], wanted: WantedRead, failed: list
     seen = yield from run_patiently(ops, _may_be_late(parts, numbers), PATIENCE)
     for number, each in zip(numbers, seen, strict=True):
         if isinstance(each, Left):
-            reads_aside(parts, wanted, number, each)
+            reads_aside(parts, wanted, number, each, None)
             continue
         with parts.lock:
             _note(parts, number, each)
@@ -254,6 +254,7 @@ def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, DealtRead], fail
     acks, wanted.acks = wanted.acks, {}
     numbers = [*dealt, *(number for number in acks if number not in dealt)]
     ops = [_read_one(parts, number, dealt.get(number, NOTHING), wanted, acks.get(number)) for number in numbers]
+    latest = dict(wanted.granted)
     found = yield from run_patiently(ops, _may_be_late(parts, numbers, acks), PATIENCE)
     rows: Rows = {}
     wanted.dealt = None
@@ -261,7 +262,7 @@ def _read(parts: Parts, wanted: WantedRead, dealt: Mapping[int, DealtRead], fail
         with parts.lock:
             parts.turns.answered(number, dealt.get(number, NOTHING))
         if isinstance(each, Left):
-            reads_aside(parts, wanted, number, each)
+            reads_aside(parts, wanted, number, each, latest[number])
             continue
         with parts.lock:
             _note(parts, number, each)

@@ -13,7 +13,7 @@ from shardq.model.stats import COUNTS
 from shardq.model.written import Existing
 from shardq.protocol.bodies import Row, entry_body, number_or_zero, quoted, text_or_bytes
 from shardq.protocol.failures import group_of
-from shardq.protocol.journal import decode
+from shardq.protocol.journal import EventColumns, decode
 from shardq.protocol.limits import pause_of
 
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
@@ -130,7 +130,7 @@ def dead_letter(row: Row) -> DeadLetter:
 
 def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     """Read the reply of `journal`: up to *count* events after position *after*."""
-    queue_id, latest, more = reply[0].decode(), int(reply[1]), bool(reply[2])
+    queue_id, latest = reply[0].decode(), int(reply[1])
     # The events of an earlier queue of this name have lower numbers. They went with it, so none of them is missing.
     start = min(max(after, created_ms(queue_id) * 1000), latest)
     columns = decode(reply[3], start)
@@ -140,12 +140,21 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
         columns.ran, columns.values, columns.version, strict=True,
     )  # fmt: skip
     events = [_event(*row) for row in islice(rows, count)]
-    position = latest
-    if more or len(events) < len(columns.number):
-        position = events[-1].number if events else columns.position
+    position = events[-1].number if len(events) < len(columns.number) else position_of_page(reply, columns)
     # Events that a failover has undone cannot be counted: they count as one.
     lost = position - start - len(events) + (after > latest)
     return JournalPage(events, position, latest, lost, queue_id, {0: lost} if lost else {})
+
+
+def position_of_page(reply: Sequence[Any], columns: EventColumns) -> int:
+    """Return where to continue behind all that a reply of `journal` has, which holds *columns*.
+
+    It is behind the last entry, also if something else wrote that: a page of nothing else would come again for ever.
+    """
+    latest, has_more, rows = int(reply[1]), bool(reply[2]), reply[3]
+    if not has_more:
+        return latest
+    return max(columns.position, min(latest, int(rows[-1][0].partition(b"-")[0])))
 
 
 def _event(

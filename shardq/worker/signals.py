@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -87,6 +88,29 @@ def hosted() -> bool:
     """
     here = threading.current_thread() is threading.main_thread()
     return here and any(_chosen(_beneath(number)) for number in stop_signals())
+
+
+class SignalEvent:
+    """An event that handlers of signals set: they may interrupt the main thread anywhere while it waits.
+
+    There `threading.Event` holds a lock for moments, for which its `set` would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        """Wake the thread that waits."""
+        self._is_set = True
+        self._wakes.put(None)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is set, or until *seconds* have passed. Return whether it is set. One thread may wait."""
+        if not self._is_set:
+            with contextlib.suppress(queue.Empty):
+                self._wakes.get(timeout=seconds)
+        return self._is_set
 
 
 class GroupMember(NamedTuple):

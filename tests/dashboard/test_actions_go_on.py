@@ -11,6 +11,7 @@ import pytest
 from shardq import Client, Queue, Where
 from shardq.client.async_action import AsyncAction
 from shardq.dashboard.actions import actions_of
+from shardq.dashboard.actions.handles import MAX_STOPS
 from shardq.dashboard.actions.refused import MAY_HAVE_BEGUN
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.ops.operate import actions
@@ -162,6 +163,68 @@ async def test_a_try_of_one_message_of_which_nobody_heard_whether_it_began_is_in
     assert begun.state == "stopping"
     silence(server, mails, begun.id)
     assert [each.state for each in mails.actions()] == ["stopped"]
+
+
+@pytest.fixture
+def denied(server: Server) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Where the server is for a user, and what takes away that user's right to call functions."""
+    server.run("ACL", "SETUSER", "page", "reset", "on", "nopass", "~*", "&*", "+@all")
+    yield (
+        server.url.replace("unix://", "unix://page:any@"),
+        lambda: server.run("ACL", "SETUSER", "page", "-fcall", "-fcall_ro", "-eval", "-evalsha", "-evalsha_ro"),
+    )
+    server.run("ACL", "DELUSER", "page")
+
+
+async def test_a_try_that_may_not_be_stopped_is_left_and_told(
+    mails: Queue,
+    denied: tuple[str, Callable[[], object]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (failed,) = fail(mails, "acme", 1)
+    url, deny = denied
+
+    async def lost(action: AsyncAction, timeout: float | None = None) -> None:
+        deny()
+        raise BackendTimeout("no answer")
+
+    monkeypatch.setattr(AsyncAction, "wait", lost)
+    async with at.counter(url) as counter:
+        assert (await counter.visitor().do("retry_now", queue="mails", message_id=failed)).status == 503
+        await counter.handles.quiet()
+    assert "is not stopped, and ends by its silence: Redis denies this user" in caplog.text
+
+
+async def test_an_action_that_may_not_go_on_is_left_and_told(
+    mails: Queue, denied: tuple[str, Callable[[], object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    bury(mails, "acme", 40)
+    url, deny = denied
+    async with at.counter(url) as counter:
+        handle = await begun(counter, "10")
+        deny()
+        await counter.handles.quiet()
+    (told,) = [each.getMessage() for each in caplog.records if each.name == "shardq.dashboard"]
+    assert told.startswith(f"action {handle} of queue mails ended: Redis denies this user the right")
+
+
+async def test_a_try_is_not_stopped_for_ever(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shardq.dashboard.actions.handles.RETRY_SECONDS", 0)
+    tries = 0
+
+    def silent(*_args: object) -> Any:
+        nonlocal tries
+        tries += 1
+        raise BackendTimeout("no answer")
+
+    monkeypatch.setattr("shardq.dashboard.actions.handles.queue_of", silent)
+    async with at.counter(server.url) as counter:
+        await counter.handles._end("mails", "one")
+    assert tries == MAX_STOPS
+    assert "action one of queue mails is not stopped, and ends by its silence: no answer" in caplog.text
 
 
 async def _is(counter: at.Counter, queue: str, handle: str, state: str) -> bool:

@@ -328,16 +328,21 @@ def test_eventually_returns_what_became_true_and_says_what_did_not() -> None:
 
 @pytest.mark.runs_in("test-all")
 def test_a_failing_test_shows_the_seed_that_repeats_it(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
-    (tmp_path / "test_it.py").write_text("def test_it(seed): assert not seed\n")
+    """The run inside has settings of its own: with others, its root would be above the folders of all tests."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "pytest.ini").write_text("[pytest]\n")
+    (own / "conftest.py").write_text("from tests.conftest import *\n")
+    (own / "test_it.py").write_text("def test_it(seed): assert not seed\n")
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-c", str(own / "pytest.ini"), "-p", "no:cacheprovider", str(own)]
     command += [f"--basetemp={tmp_path / 'run'}"]
-    environment = os.environ | {"SHARDQ_SEED": "4711", "PYTHONPATH": str(root)}
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = outside | {"SHARDQ_SEED": "4711", "PYTHONPATH": str(root)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
     shown = re.search(r"seed (\d+); SHARDQ_SEED=4711 repeats it", run.stdout)
-    assert shown
-    assert f"assert not {shown[1]}" in run.stdout
+    assert shown, run.stdout + run.stderr
+    assert f"assert not {shown[1]}" in run.stdout, run.stdout
 
 
 def test_a_queue_name_is_valid_and_the_tests_own(queue_name: str) -> None:

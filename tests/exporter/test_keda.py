@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from shardq.exporter.kedaserver import KedaServer
 from shardq.exporter.poller import Poller
 from tests.exporter.scaling import Keda, ScalerProcess, counted, refused, scaler
 from tests.servers import Server
+from tests.stalls import RunTime, threads
 from tests.waiting import eventually
 
 
@@ -128,17 +130,20 @@ def test_what_waits_for_a_pause_starts_nobody(keda: Keda, queue: Queue) -> None:
 # Calls that stay open.
 
 
-def test_a_stream_tells_at_once_what_is_so_and_within_a_second_of_a_write(keda: Keda, queue: Queue) -> None:
-    """At any moment between two looks of the scaler."""
+def test_a_stream_tells_at_once_what_is_so_and_within_a_second_of_a_write(
+    keda: Keda, queue: Queue, running: ScalerProcess
+) -> None:
+    """At any moment between two looks of the scaler; without the time in which either waits for a processor."""
     ref = keda.ref({"queue": queue.name, "target": "5"})
     with Stream(keda.call("StreamIsActive", ref)) as stream:
         eventually(lambda: stream.results == [False])
         for number in range(4):
             threading.Event().wait(0.3 * number)
-            written = time.monotonic()
+            taken = RunTime(lambda: threads([os.getpid(), running.process.pid]))
             queue.write("work", shard_key="acme")
             eventually(partial(stream.has_told, 2 * number + 2))
-            assert stream.seen[-1][0] - written < 1.0
+            taken.look()
+            assert taken.until(stream.seen[-1][0]) < 1.0
             queue.read().ack()
             eventually(partial(stream.has_told, 2 * number + 3))
         assert stream.results == [False, *[True, False] * 4]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from shardq.cli.exits import TERMINATED
 from shardq.cli.pipelines.status_line import StatusLine
 from shardq.clock import SystemClock
-from shardq.worker.signals import stop_signals
+from shardq.worker.signals import SignalEvent, stop_signals
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -39,7 +39,7 @@ class Ending:
     def __init__(self, line: StatusLine, *, follows: bool) -> None:
         self.number: int | None = None
         self.follows, self._line = follows, line
-        self._came, self._over = threading.Event(), threading.Event()
+        self._came, self._over = SignalEvent(), threading.Event()
         self._numbers, self._stops = stop_signals(), False
         self._logged = logging.root.manager.disable
 

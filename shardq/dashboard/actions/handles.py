@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from shardq.model.where import Where
 from shardq.ops.operate import actions, selection
 from shardq.ops.operate.actions import Running
 from shardq.ops.operate.selection import Bounds, Chosen, Search
+from shardq.ops.queue.retry import is_denial
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.who import Who
@@ -41,6 +43,8 @@ ALL_BOUNDS: Final = Bounds(0.0, 2**63, 2**63, "")
 """The bounds of a search before its action: all that is there."""
 RETRY_SECONDS: Final = 2.0
 """Seconds after which an action continues when Redis did not answer."""
+MAX_STOPS: Final = math.ceil(LEASE / RETRY_SECONDS)
+"""Tries to stop an action that nobody can continue: after these it was silent for long enough."""
 GLANCE: Final = LEASE / 6
 """Seconds between two looks at actions of a page that has ended perhaps."""
 MAX_LOOKS: Final = 120
@@ -157,16 +161,21 @@ class Handles:
 
     async def _end(self, queue: str, action_id: str) -> None:
         """Stop an action that nobody can continue, so that others need not wait until it was silent for 30 s."""
-        while True:
+        failure: ShardqError | None = None
+        for _ in range(MAX_STOPS):
             try:
                 await queue_of(self._source, queue).stop_action(action_id)
-            except BackendError:
+            except BackendError as error:
+                failure = error
+                if is_denial(error):
+                    break
                 await asyncio.sleep(RETRY_SECONDS)
             except ShardqError as error:
                 log.debug("action %s of queue %s is not stopped: %s", action_id, queue, error)
                 return
             else:
                 return
+        log.warning("action %s of queue %s is not stopped, and ends by its silence: %s", action_id, queue, failure)
 
     def care(self, queue: str, found: Sequence[ActionStatus]) -> None:
         """Continue actions of a page that nobody works on any more."""
@@ -232,12 +241,12 @@ class Handles:
             except LeaseLost:
                 log.info("action %s of queue %s is another process's", action.id, queue)
                 return
-            except BackendError as error:
+            except ShardqError as error:
+                if not isinstance(error, BackendError) or is_denial(error):
+                    log.warning("action %s of queue %s ended: %s", action.id, queue, error)
+                    return
                 log.warning("action %s of queue %s waits for Redis: %s", action.id, queue, error)
                 await asyncio.sleep(RETRY_SECONDS)
-            except ShardqError as error:
-                log.warning("action %s of queue %s ended: %s", action.id, queue, error)
-                return
             except Exception:
                 log.exception("action %s of queue %s ended by a defect", action.id, queue)
                 return

@@ -13,7 +13,7 @@ from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.journal import EventColumns, decode
-from shardq.protocol.replies import created_ms, journal_page
+from shardq.protocol.replies import created_ms, journal_page, position_of_page
 
 
 def journal(state: QueueState, count: int, after: int = 0, timeout: float | None = None) -> Op[JournalPage]:
@@ -46,10 +46,7 @@ def journal_columns(state: QueueState, count: int, after: int, timeout: float | 
     reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     if not reply:
         raise missing(state)
-    queue_id, latest, has_more = reply[0].decode(), int(reply[1]), bool(reply[2])
+    queue_id, latest = reply[0].decode(), int(reply[1])
     start = min(max(after, created_ms(queue_id) * 1000), latest)
     columns = decode(reply[3], start)
-    position = latest
-    if has_more:  # behind the last entry, also if something else wrote it
-        position = max(columns.position, min(latest, int(reply[3][-1][0].partition(b"-")[0])))
-    return JournalColumns(columns, start, position, latest, queue_id)
+    return JournalColumns(columns, start, position_of_page(reply, columns), latest, queue_id)

@@ -178,6 +178,11 @@ def is_denied(refused: Refused) -> bool:
     return refused.code in _DENIED or refused.text.startswith("The user executing the script can't")
 
 
+def is_denial(error: ShardqError) -> bool:
+    """Return whether *error* says that the user has no right to a call: it is refused however often it is made."""
+    return isinstance(error.__cause__, Refused) and is_denied(error.__cause__)
+
+
 _AFTER_SCRIPTS: Final = "; a user who may run no scripts needs the functions loaded: `shardq server lua load`"
 
 

@@ -247,6 +247,19 @@ def test_what_others_write_there_is_passed_over(queue: Queue, world: World) -> N
     assert page.lost == 0
 
 
+def test_a_page_of_nothing_but_what_others_wrote_leads_on(queue: Queue, world: World) -> None:
+    queue.write("1", shard_key="a")
+    key, first = queue.state.keys.journal, queue.journal().latest
+    for _ in range(5):
+        world.raw.xadd(key, {"some": "thing"})
+    world.raw.xdel(key, world.raw.xrange(key, count=1)[0][0])
+    queue.write("2", shard_key="a")
+    page = queue.journal(2, after=first - 1)
+    assert (page.events, page.lost, page.position) == ([], 1, first)
+    page = queue.journal(2, after=page.position)
+    assert ([each.kind for each in page.events], page.lost, page.position) == (["written"], 0, first + 1)
+
+
 @pytest.mark.parametrize("trouble", ["another type", "ids from the future"])
 def test_a_journal_that_cannot_be_written_stands_in_nobodys_way(queue: Queue, world: World, trouble: str) -> None:
     queue.write("1", shard_key="a")

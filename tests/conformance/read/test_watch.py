@@ -1,4 +1,7 @@
-"""Of the readers that are blocked one watches for what time brings, and five deputies for it: the others sleep."""
+"""Of the readers that are blocked one watches for what time brings, and five deputies for it: the others sleep.
+
+The queue's clock stands still until a test lets it go, so no moment is over before all have looked.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from shardq import Empty, Limits, Message, Queue
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.read.command import ALL_DECLARED, ReadReply, read_call, read_reply
 from shardq.ops.read.waiting import Outstanding, ReadRequest
+from tests.conformance.clock import MOVED_TIME, TIME, QueueClock
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.operate.test_limits_blocked import woken
 from tests.conformance.read.test_blocking import SLICE, SOON, Reader, StartReader, blocked, patient, start_reader
 from tests.conformance.world import World
+from tests.conftest import Mutate
 from tests.state import odd_of, set_odd
 from tests.waiting import eventually
 
@@ -29,11 +34,19 @@ RATE = 0.8
 
 
 @pytest.fixture
-def readers(open_queue: OpenQueue, world: World) -> list[Queue]:
-    """The queue as four clients see it."""
+def readers(open_queue: OpenQueue, world: World, mutate: Mutate) -> list[Queue]:
+    """The queue as four clients see it. Its clock stands still."""
+    mutate("state", TIME, MOVED_TIME)
     queues = [open_queue(by=world.client(wait_slice=SLICE), streams=4, streams_per_shard=2) for _ in range(4)]
     assert [queue.read_many(1) for queue in queues] == [[]] * 4
+    QueueClock(world.raw, queues[0]).stop()
     return queues
+
+
+@pytest.fixture
+def clock(readers: list[Queue], world: World) -> QueueClock:
+    """The clock of the queue."""
+    return QueueClock(world.raw, readers[0])
 
 
 def look(queue: Queue, stays: float = 30.0) -> ReadReply:
@@ -169,16 +182,26 @@ def test_who_does_not_stay_for_so_long_is_not_counted_on(readers: list[Queue]) -
 
 
 def test_who_leaves_before_a_moment_hands_it_to_who_stays(
-    readers: list[Queue], world: World, start_reader: StartReader
+    readers: list[Queue], world: World, clock: QueueClock, start_reader: StartReader
 ) -> None:
     """Both are blocked when it is written, and it wakes the one that leaves."""
-    leaving = Reader(readers[0], None, block=1.5)
-    blocked(world, readers[0], 1)
+    while not left_after_news(readers, world, clock, start_reader):
+        pass  # the machine stood still: it left before that was written
+
+
+def left_after_news(readers: list[Queue], world: World, clock: QueueClock, start_reader: StartReader) -> bool:
+    """Whether the one that leaves was there when the message was written, which the other one gets."""
+    leaving = Reader(readers[0], None, block=0.5)
+    eventually(lambda: world.blocked(readers[0]) == 1 or not leaving.found.empty())
     staying = start_reader(readers[1])
-    blocked(world, readers[0], 2)
-    readers[2].write("later", shard_key="t", delay=3)
+    eventually(lambda: world.blocked(readers[0]) == 2 or not leaving.found.empty())
+    readers[2].write("later", shard_key="t", delay=1)
+    was_there = leaving.found.empty()
     assert isinstance(leaving.found.get(timeout=SOON), Empty)
+    clock.go()
     assert staying.got().payload == "later"
+    clock.stop()
+    return was_there
 
 
 def test_who_leaves_last_of_those_that_know_hands_the_moment_on(readers: list[Queue], world: World) -> None:
@@ -215,12 +238,12 @@ def test_who_is_handed_a_message_does_not_watch_any_more(readers: list[Queue]) -
 
 
 def test_a_watch_that_was_passed_on_is_the_sleepers_who_takes_the_notification(
-    readers: list[Queue], open_queue: OpenQueue, world: World, start_reader: StartReader
+    readers: list[Queue], open_queue: OpenQueue, world: World, clock: QueueClock, start_reader: StartReader
 ) -> None:
     first, *others = readers
     others.append(open_queue(by=world.client(wait_slice=SLICE)))
     sleeper = open_queue(by=world.client(wait_slice=SLICE))
-    first.write("later", shard_key="t", delay=4)
+    first.write("later", shard_key="t", delay=1)
     moment = told(first)
     for each in others:
         assert told(each)
@@ -229,28 +252,34 @@ def test_a_watch_that_was_passed_on_is_the_sleepers_who_takes_the_notification(
     pass_on(world, first, moment)
     eventually(lambda: sleeper.state.watch == moment)
     assert told(others[-1]) != moment, "it is at most a deputy"
+    clock.go()
     assert reader.got().payload == "later"
 
 
-def test_a_watch_that_nobody_took_is_taken_by_who_asks_next(readers: list[Queue]) -> None:
+def test_a_watch_that_nobody_took_is_taken_by_who_asks_next(readers: list[Queue], clock: QueueClock) -> None:
     first, _, third, _ = readers
     first.write_many([(number, "t") for number in range(3)])
     first.set_limits({"t": Limits(rate=RATE, burst=1)})
     assert look(first).rows
     before = told(first)
-    eventually(lambda: look(first).rows)
+    clock.advance(1 / RATE)
+    assert look(first).rows
     assert told(third) - before == pytest.approx(1000 / RATE, abs=2)
 
 
-def test_what_comes_within_the_deputies_time_is_told_with_the_wake_up(readers: list[Queue], world: World) -> None:
+def test_what_comes_within_the_deputies_time_is_told_with_the_wake_up(
+    readers: list[Queue], world: World, clock: QueueClock
+) -> None:
     first = readers[0]
     first.write_many([(number, "t") for number in range(9)])
     first.set_limits({"t": Limits(rate=5, burst=1)})
     assert look(first).rows
-    eventually(lambda: look(first).rows)
-    [(entry, fields)] = world.raw.xrevrange(first.state.keys.notifications, count=1)
+    assert told(first)
+    clock.advance(0.2)
+    assert look(first).rows
+    [(_, fields)] = world.raw.xrevrange(first.state.keys.notifications, count=1)
     assert fields[b"s"].startswith(b"@")
-    assert 0 < int(fields[b"s"][1:]) - int(entry.split(b"-")[0]) <= LATEST
+    assert 0 < int(fields[b"s"][1:]) - clock.ms <= LATEST
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
@@ -310,18 +339,22 @@ def test_what_comes_sooner_wakes_one_and_what_comes_later_none(readers: list[Que
 
 
 def test_who_watched_and_is_gone_is_missed_by_nobody(
-    readers: list[Queue], world: World, start_reader: StartReader
+    readers: list[Queue], clock: QueueClock, start_reader: StartReader
 ) -> None:
     queue = readers[0]
     write_later(queue, 1, 0.5)
     assert told(queue) > 0
+    clock.go()
     others = [start_reader(each) for each in readers[1:]]
     served(others, 1)
     queue.write_many([(number, "t") for number in range(2)])
     served(others, 3)
 
 
-def test_what_time_brings_wakes_as_many_readers(readers: list[Queue], start_reader: StartReader) -> None:
+def test_what_time_brings_wakes_as_many_readers(
+    readers: list[Queue], clock: QueueClock, start_reader: StartReader
+) -> None:
+    clock.go()
     write_later(readers[0], 3, 0.5)
     others = [start_reader(each) for each in readers]
     served(others, 3)

@@ -150,3 +150,24 @@ async def test_a_closed_client_has_no_link_left_whoever_has_it_or_makes_one(pool
     assert taken.closed
     for _ in range(3):
         await released(pools)
+
+
+async def test_a_caller_is_cancelled_also_if_connecting_loses_that(pools: Pools) -> None:
+    """As `asyncio.wait_for` of Python 3.11 does. The connection goes back when it comes."""
+    begun = asyncio.Event()
+
+    async def connect(pool: Any, seconds: float) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return await pools.connect(pool, seconds)
+
+    links = AsyncLinks(pools, connect, SILENCE)  # type: ignore[arg-type] # what it needs of them
+    caller = asyncio.create_task(links.take(PLACE, 1))
+    await begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert (await released(pools)).host == "h"
+    links.close()

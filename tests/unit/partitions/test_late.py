@@ -12,10 +12,12 @@ from shardq.client.sync_stands import Stands, Waits
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import Left
 from shardq.ops.read.glance import glance
+from shardq.ops.read.waiting import Outstanding
 from shardq.partitions.away import FIRST_RETRY
-from shardq.partitions.late import bring, probe
+from shardq.partitions.late import bring, probe, reads_aside
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.parts import Parts
+from shardq.partitions.reads import WantedRead
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
 
@@ -62,6 +64,20 @@ def test_a_partition_whose_call_ends_by_a_mistake_is_probed(what: str) -> None:
         assert parts.away.to_probe() == [1]
         parts.away.heard(1, [])
         assert parts.away.numbers == frozenset()
+
+
+@pytest.mark.parametrize("what", ["a read", "a glance"])
+def test_what_a_late_call_is_granted_is_not_the_readers(what: str) -> None:
+    """Another call of the reader may have been granted the same so far: nothing."""
+    with Client.from_url(NOWHERE) as client:
+        parts = parts_of(client, "3:a,b")
+        before, own = Outstanding(), Outstanding()
+        wanted = WantedRead(1, None, 9.0, waits=False, aside=lambda _: None, offer=no_offer)
+        wanted.granted = [(1, before), (1, own)]
+        looks = glance(parts.states[1], 9.0)
+        left = Left(looks, next(looks), many=False)
+        reads_aside(parts, wanted, 1, left, own if what == "a read" else None)
+    assert [id(each) for _, each in wanted.granted] == [id(before), id(own)][: 1 if what == "a read" else 2]
 
 
 def test_what_is_told_of_a_partition_that_has_left_is_probed_by_nobody() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from shardq.tasks import Tasks
 from tests.worker.ends.catalogue import SETTINGS
 
-LONG = 60.0
-"""Seconds: far longer than any grace."""
+LONG = 600.0
+"""Seconds: far longer than any grace, and until all jobs of a command have begun."""
 tasks: Tasks[None] = Tasks("default", **SETTINGS)
 mixed: Tasks[None] = Tasks("default", **SETTINGS)
 

@@ -1,4 +1,7 @@
-"""The end of the commands that run workers: after their grace they wait for no job, whatever it does."""
+"""The end of the commands that run workers: after their grace they wait for no job, whatever it does.
+
+What they take is what they would on an idle machine: time in which they wait for a processor does not count.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,17 +19,19 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from shardq import Client, Queue
-from tests.parts import APPS, APPS_BIN
+from tests.parts import APPS, APPS_BIN, LINUX
+from tests.stalls import RunTime, main_threads
 from tests.waiting import eventually
 from tests.worker.ends.catalogue import SETTINGS
 from tests.worker.ends.elsewhere import environment_of
 from tests.worker.program import Program, children_of
 
+pytestmark = LINUX.needed
 GRACE: Final = 0.5
 LATEST: Final = 2.0
 """Seconds after the grace."""
-ROOM: Final = 2.0
-"""Seconds more that a busy machine may need for one of several ends."""
+LOOK_SECONDS: Final = 0.005
+"""Seconds between two looks whether a process has ended."""
 JOBS: Final = ("a", "b", "c", "d")
 
 
@@ -98,6 +104,29 @@ def jobs(client: Client) -> Queue:
     return client.queue("default", create=True, **SETTINGS)
 
 
+class Watch(threading.Thread):
+    """Watches a program until it has ended."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(daemon=True)
+        self._pid = program.process.pid
+        self.time = RunTime(lambda: main_threads([self._pid, *children_of(self._pid)]))
+        self._at = 0.0
+        self.start()
+
+    def run(self) -> None:
+        pause = threading.Event()
+        while os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            self._at = time.monotonic()
+            self.time.look()
+            pause.wait(LOOK_SECONDS)
+
+    @property
+    def took(self) -> float:
+        """How long it was there, of what the machine gave it."""
+        return self.time.until(self._at)
+
+
 def ended(begin: Begin, jobs: Queue, name: str) -> float:
     """Start the command, let it run jobs that heed nothing, and end it by SIGTERM. Return how long that takes.
 
@@ -106,8 +135,8 @@ def ended(begin: Begin, jobs: Queue, name: str) -> float:
     program, payload = begin(name), COMMANDS[name].payload
     jobs.write_many([(payload(each), each) for each in JOBS])
     eventually(lambda: {row[0] for row in program.lines("tick")} == {*JOBS}, 60)
+    watch = Watch(program)
     program.signal(signal.SIGTERM)
-    began = time.monotonic()
     taken: dict[str, float] = {}
     while len(taken) < len(JOBS):
         found = jobs.read_many(len(JOBS), block=20)
@@ -115,18 +144,19 @@ def ended(begin: Begin, jobs: Queue, name: str) -> float:
         assert {each.count for each in found} == {1}
         taken |= {str(each.shard_key): time.time() for each in found}
         jobs.ack_many(found)
-    eventually(lambda: program.process.poll() is not None, 10, what="the process ends")
+    eventually(lambda: not watch.is_alive(), what="the process ends")
+    program.wait()
     assert program.process.returncode == 0
     assert program.told("functions run on after the grace, and end with this process")
-    took = time.monotonic() - began
     last = {row[0]: row[3] for row in program.lines("tick")}
-    assert max(last[each] - taken[each] for each in JOBS) < LATEST, "no job runs twice at once, but while it ends"
-    return took
+    twice = max(last[each] - taken[each] for each in JOBS) - watch.time.stalled
+    assert twice < LATEST, "no job runs twice at once, but while it ends"
+    return watch.took
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_a_process_ends_soon_after_its_grace_with_jobs_that_hang(begin: Begin, jobs: Queue, name: str) -> None:
-    assert ended(begin, jobs, name) < GRACE + LATEST + ROOM
+    assert ended(begin, jobs, name) < GRACE + LATEST
 
 
 def test_a_command_waits_for_what_ends_when_it_is_told_to(begin: Begin, jobs: Queue) -> None:
@@ -139,13 +169,12 @@ def test_a_command_waits_for_what_ends_when_it_is_told_to(begin: Begin, jobs: Qu
     assert not program.told("run on after the grace")
 
 
+@pytest.mark.timeout(900)  # it starts 20 commands, which takes a busy machine 10 s each
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("name", EACH)
 def test_it_does_so_each_time(
     begin: Begin, jobs: Queue, name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """The promise is 2 s after the grace; asserted with room for a busy machine."""
     times = sorted(ended(begin, jobs, name) for _ in range(20))
     record_property("note", f"{name}: ended {statistics.median(times):.2f} s after SIGTERM (median), {times[-1]:.2f} s")
-    assert statistics.median(times) < GRACE + LATEST
-    assert times[-1] < GRACE + LATEST + ROOM
+    assert times[-1] < GRACE + LATEST

@@ -66,7 +66,7 @@ export function chart(lines, o) {
     h("details", { class: "twin" }, h("summary", null, "as numbers"), h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "time"), lines.map((l) => h("th", { scope: "col", class: "num" }, l.name)))), h("tbody", null, rows.map((i) => h("tr", null, h("td", null, clock(o.start + i * o.step)), lines.map((l) => h("td", { class: "num" }, say(l, i)))))))));
 }
 
-/** What waits of a tenant or a queue, by reason ({turn: 12, limit: 3}); its width is its share of `whole`. */
+/** The messages of a tenant or a queue that wait, by reason ({turn: 12, limit: 3}); its width is its share of `whole`. */
 export function bar(parts, whole, isBig = false) {
   let at = 0;
   const words = REASONS.filter((r) => parts[r]).map((r) => `${n(parts[r])} ${MEANS[r][0]}`).join(", ") || "nothing waits";

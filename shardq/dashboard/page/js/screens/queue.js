@@ -32,7 +32,7 @@ function why(d) {
 
 function tenants(d) {
   const most = Math.max(1, ...d.who.tenants.map((t) => t.waits)), to = (t) => here(d.name, "/tenant/" + encodeURIComponent(t.key));
-  return h("div", { class: "below" }, table("Tenants that wait", [["Tenant", ""], ["What waits of it", "p2"], ["Waiting", "num"], ["All served in", "num"], ["Share now", "num p2"]],
+  return h("div", { class: "below" }, table("Tenants that wait", [["Tenant", ""], ["Why it waits", "p2"], ["Waiting", "num"], ["All served in", "num"], ["Share now", "num p2"]],
     d.who.tenants.map((t) => h("tr", { ...opens(to(t)), "data-key": t.key }, h("td", null, row(to(t), t.name)), h("td", { class: "p2" }, bar(t.reasons, most)), zero(t.waiting), h("td", { class: "num" }, span(t.served_in)), h("td", { class: "num p2" }, pct(t.share))))));
 }
 

@@ -27,7 +27,7 @@ const column = (d, page, key, text, css) => [h("button", { type: "button", oncli
 
 function rows(d, page) {
   const most = Math.max(d.most, 1), to = (t) => here(d.queue, "/tenant/" + encodeURIComponent(t.key)), by = (...which) => column(d, page, ...which);
-  return table("Tenants", [["Tenant", ""], ["What waits of it", "p2"], by("waiting", "Waiting", "num"), by("oldest", "First for", "num p3"), ["All served in", "num"], by("flight", "In flight", "num p2"), by("share", "Share of last minute", "num p3"), by("p99", "Picked up in, p99", "num p2"), ["Plan and limits", "p3"], by("dead", "Dead", "num p3")],
+  return table("Tenants", [["Tenant", ""], ["Why it waits", "p2"], by("waiting", "Waiting", "num"), by("oldest", "First for", "num p3"), ["All served in", "num"], by("flight", "In flight", "num p2"), by("share", "Share of last minute", "num p3"), by("p99", "Picked up in, p99", "num p2"), ["Plan and limits", "p3"], by("dead", "Dead", "num p3")],
     d.rows.map((t) => h("tr", { ...opens(to(t)), "data-key": t.key, "data-tone": t.tone || null },
       h("td", null, row(to(t), t.name)),
       h("td", { class: "p2" }, bar(t.reasons, most)),
