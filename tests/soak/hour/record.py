@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +41,16 @@ class Healing(NamedTuple):
 
 @dataclass
 class Record:
-    """A run. Each list is in the order of the logs."""
+    """A run. Each list is in the order of the logs.
+
+    `told` counts all calls by name and outcome; `calls` has those that failed, or took longer than their timeout.
+    """
 
     queues: dict[str, History] = field(default_factory=lambda: defaultdict(History))
     faults: list[Fault] = field(default_factory=list)
     recoveries: list[Recovered] = field(default_factory=list)
     calls: list[Told] = field(default_factory=list)
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)
     figures: list[Figures] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     keys: list[Keys] = field(default_factory=list)
@@ -92,7 +96,9 @@ class Record:
 
     def _hear(self, told: Told, tried: Try) -> None:
         """Note a call; a write names the values that it wrote, or is one of those that were tried last."""
-        self.calls.append(told)
+        self.told[told.call, told.outcome] += 1
+        if told.outcome != "ok" or (told.timeout is not None and told.answered - told.at > told.timeout):
+            self.calls.append(told)
         if told.call not in WRITES:
             return
         if told.values and told.outcome == "ok":
