@@ -1,4 +1,4 @@
-"""Inputs for doors, in a process of its own, so that its memory is that of the doors.
+"""Inputs for doors, in a process of its own, so that its memory is that of the doors. It prints its outcome so far.
 
 python -m tests.hostile.fuzz FOLDER SEED INPUTS
 """
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -69,14 +70,15 @@ class Fuzz:
     def _end(*_: object) -> None:
         raise TooSlow
 
-    def run(self, tried: list[Door], inputs: int, rounds: int = 1) -> None:
-        """Try some inputs, of each door as many as its share says."""
+    def run(self, tried: list[Door], inputs: int, rounds: int = 1) -> Iterator[Outcome]:
+        """Try some inputs, of each door as many as its share says. Yield what became of them after each round."""
         whole = sum(each.share for each in tried)
         for _ in range(rounds):
             for door in tried:
                 for _ in range(self._count(inputs / rounds * door.share / whole)):
                     self._try(door, door.spoil(self._rng, door.good))
             self.outcome.memory.append(resident_memory() // MIB)
+            yield self.outcome
 
     def _count(self, wanted: float) -> int:
         """A whole number that is the wanted one on the average."""
@@ -114,15 +116,15 @@ class Started:
         """What became of them, once all are tried. It fails if the process did not live to tell."""
         text, _ = self._process.communicate()
         assert self._process.returncode == 0, f"the process ended with {self._process.returncode}"
-        return Outcome(**json.loads(text))
+        return Outcome(**json.loads(text.splitlines()[-1]))
 
 
 def main(folder: str, seed: str, inputs: str) -> None:
-    """Try all doors, and print what became of that."""
+    """Try all doors, and print a line after each round: what became of all inputs so far."""
     logging.disable(logging.CRITICAL)
     fuzz = Fuzz(random.Random(int(seed)), MAX_SECONDS)
-    fuzz.run(doors(Path(folder)), int(inputs), ROUNDS)
-    print(json.dumps(asdict(fuzz.outcome)))
+    for outcome in fuzz.run(doors(Path(folder)), int(inputs), ROUNDS):
+        print(json.dumps(asdict(outcome)), flush=True)
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ def test_the_fuzz_sees_what_is_no_error_of_ours() -> None:
 
     for number, faults in ((0, 0), (1, 1), (2, 1)):
         fuzz = Fuzz(random.Random(0))
-        fuzz.run([Door("one", (), number, take, spoil=lambda _, good: good)], 1)
-        assert len(fuzz.outcome.faults) == faults
+        (outcome,) = fuzz.run([Door("one", (), number, take, spoil=lambda _, good: good)], 1)
+        assert len(outcome.faults) == faults
 
 
 def test_an_input_that_takes_for_ever_is_seen() -> None:
@@ -161,10 +161,10 @@ def test_an_input_that_takes_for_ever_is_seen() -> None:
     before = signal.getsignal(signal.SIGPROF)
     try:
         fuzz = Fuzz(random.Random(0), seconds=0.05)
-        fuzz.run([Door("one", (), 0, take, spoil=lambda _, good: good)], 1)
+        (outcome,) = fuzz.run([Door("one", (), 0, take, spoil=lambda _, good: good)], 1)
     finally:
         signal.signal(signal.SIGPROF, before)
-    assert "TooSlow" in fuzz.outcome.faults[0]
+    assert "TooSlow" in outcome.faults[0]
 
 
 def test_memory_that_grows_is_seen_and_what_is_loaded_once_is_none() -> None:
