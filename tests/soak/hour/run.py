@@ -1,0 +1,119 @@
+"""The hour: servers, processes and faults, from the first write until everything is drained and everybody has gone.
+
+What it leaves is a folder with the history. It decides nothing itself, but fails if a process ends by itself, or if
+something that was broken does not work again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from shardq import BackendError
+from tests.servers import ServerKind
+from tests.soak.hour.dealer import Dealer, Probes
+from tests.soak.hour.faults import Faults
+from tests.soak.hour.notes import Notes
+from tests.soak.hour.staff import Post, Staff
+from tests.soak.hour.watch import Watch
+from tests.soak.hour.world import SURE, World
+from tests.waiting import eventually
+
+BREATH: Final = (0.2, 2.0)
+"""Seconds between two faults, at least and at most."""
+
+DRAIN: Final = 180.0
+"""Seconds in which all that is left is done; a bound, not a measurement."""
+
+
+@dataclass
+class Ran:
+    """What a run did."""
+
+    folder: Path
+    dealt: Counter[str] = field(default_factory=Counter)
+    missing: dict[str, str] = field(default_factory=dict)
+    """The faults that this machine cannot have, and why."""
+
+
+def run(kind: ServerKind | None, folder: Path, seed: int, seconds: float) -> Ran:
+    """Let everything work for so many seconds under faults. Return where the history is, and what was dealt."""
+    history, rng = folder / "history", random.Random(seed)
+    history.mkdir()
+    ran = Ran(history)
+    with ExitStack() as stack:
+        world = stack.enter_context(World(kind, folder))
+        staff = stack.enter_context(Staff(history))
+        notes = {each: Notes(history, f"hour-{each}", each) for site in world.sites for each in site.queues}
+        probes = Probes(world, notes)
+        stack.callback(probes.close)
+        watch = Watch(probes, notes, staff, world.servers())
+        watch.keys("begin")
+        for post in posts(world, history, seed):
+            staff.hire(post)
+        staff.wait_ready()
+        with watch.begun():
+            faults = Faults(world, staff, probes, next(iter(notes.values())), rng)
+            dealer = Dealer(faults.deck(), probes, next(iter(notes.values())), rng)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                ran.dealt[dealer.deal()] += 1
+                time.sleep(rng.uniform(*BREATH))
+            staff.dismiss(first=True)
+            eventually(lambda: drained(world, probes, watch), DRAIN, every=0.5, what="all is drained")
+        staff.dismiss(first=False)
+        watch.figures(quiet=True)
+        watch.keys("end")
+    return ran
+
+
+def posts(world: World, history: Path, seed: int) -> list[Post]:
+    """Who works where."""
+    found = []
+
+    def add(role: str, kind: str, site: str, queues: list[str], level: str = "process") -> None:
+        url = next(each.url for each in world.sites if each.name == site)
+        words = [
+            "-m", "tests.soak.hour.work", role, kind, url, str(history), "{name}", str(seed), level, *queues,
+        ]  # fmt: skip
+        place = "sure" if level == SURE else site
+        found.append(Post(f"{role}-{kind}-{place}", words, first=role == "produce"))
+
+    clustered = [each for each in world.site_of("plain").queues if each != "sure"]
+    for kind in ("sync", "async"):
+        add("produce", kind, "cluster", clustered)
+        add("read", kind, "cluster", [*clustered, "sure"])
+        add("work", kind, "cluster", [*clustered, "sure"])
+    add("produce", "sync", "cluster", ["sure"], SURE)
+    for site in ("pair", "single"):
+        for role, kind in (("produce", "async"), ("read", "sync"), ("work", "sync")):
+            add(role, kind, site, list(next(each.queues for each in world.sites if each.name == site)))
+    found.append(
+        Post("work-command", [
+            "-m", "shardq.cli", "worker", "tests.soak.hour.handlers:handle", "--queue", "plain", "--processes", "2",
+            "--concurrency", "4", "--grace", "10s", "--url", world.site_of("plain").url, "--timeout", "20s",
+        ])
+    )  # fmt: skip
+    return found
+
+
+def drained(world: World, probes: Probes, watch: Watch) -> bool:
+    """Whether nothing is left to do. Dead letters go back."""
+    for site in world.sites:
+        for name in site.queues:
+            queue = probes.client(name).queue(name, create=False)
+            try:
+                while letters := queue.dead(500):
+                    queue.redrive(letters)
+            except BackendError:
+                return False
+    found = watch.figures()
+    names = {name for site in world.sites for name in site.queues}
+    return found.keys() == names and all(
+        each.backlog + each.in_flight + each.delayed + each.dead == 0 for each in found.values()
+    )
