@@ -146,7 +146,7 @@ class Faults:
         until = time.monotonic()
         for each in queues:
             self._notes.add(
-                "lost_allowed", queue=each, why=level_of(each), by=why, **{"from": begun, "until": until}
+                "lost_allowed", queue=each, why=f"{why}: {level_of(each)}", **{"from": begun, "until": until}
             )
 
     def slots_moved(self, strike: Strike) -> None:
@@ -281,7 +281,7 @@ def _changed(call: Callable[[], object]) -> bool:
 def _knows_replica(sentinel: Server, service: str) -> bool:
     with sentinel.client() as client:
         try:
-            found: Any = client.sentinel_replicas(service)  # type: ignore[no-untyped-call, unused-ignore]
+            found: Any = client.sentinel_slaves(service)  # type: ignore[no-untyped-call, unused-ignore]
         except RedisError:
             return False
     return any(not each["is_sdown"] and not each["is_disconnected"] for each in found if "is_sdown" in each)
