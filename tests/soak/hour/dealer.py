@@ -69,16 +69,20 @@ class Probes:
 
     def __init__(self, world: World, notes: Mapping[str, Notes]) -> None:
         self._world, self._notes, self._number = world, notes, 0
-        self._clients: dict[tuple[str, str], Client] = {}
+        self._clients: dict[tuple[str, str, float], Client] = {}
         self._lock = threading.Lock()
 
-    def client(self, queue: str) -> Client:
+    def client(self, queue: str, timeout: float = PROBE) -> Client:
         """The client for a queue."""
-        place = (self._world.site_of(queue).url, level_of(queue))
+        place = (self._world.site_of(queue).url, level_of(queue), timeout)
         with self._lock:
             if place not in self._clients:
-                self._clients[place] = Client.from_url(place[0], timeout=PROBE, durability=place[1])
+                self._clients[place] = Client.from_url(place[0], timeout=timeout, durability=place[1])
             return self._clients[place]
+
+    def patient(self, queue: str) -> Client:
+        """One that waits as long as anything may take."""
+        return self.client(queue, RECOVERY)
 
     def probe(self, name: str) -> Callable[[], bool]:
         """Whether a write to a queue is answered."""

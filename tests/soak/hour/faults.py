@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from shardq import BackendError
+
 from tests.fault.server.test_clock import Shimmed
 from tests.servers import Server
 from tests.soak.hour.dealer import Fault, Probes, Strike, level_of
@@ -83,9 +83,10 @@ class Faults:
     def node_killed(self, strike: Strike) -> None:
         """SIGKILL, and started again: it has all that it answered for."""
         name, node = self._any_primary()
+        queues = self._queues_on(node)
         node.kill9()
         node.start()
-        strike.over(name, self._queues_on(node))
+        strike.over(name, queues)
         self._settle()
 
     def node_stopped(self, strike: Strike) -> None:
@@ -109,8 +110,7 @@ class Faults:
         cluster = self._world.cluster
         name, node = self._any_primary("cluster")
         queues, spare = self._queues_on(node), cluster.spares[node]
-        begun = self._unheard_and_killed(node, spare)
-        self._allow_loss("promotion", queues, begun)
+        self._allow_loss("promotion", queues, self._unheard_and_killed(node, spare))
         strike.over(name, queues)
         cluster.promote(node)
 
@@ -118,13 +118,12 @@ class Faults:
         """The same, and sentinels do the rest."""
         pair, sentinels = self._world.pair, self._world.sentinels
         old, (spare,) = pair.primary, pair.replicas
-        begun = self._unheard_and_killed(old, spare)
+        self._allow_loss("promotion by Sentinel", ["paired"], self._unheard_and_killed(old, spare))
         strike.over("pair", ["paired"])
         eventually(lambda: sentinels.primary_port() == spare.port, 60, every=0.1, what="another primary")
         old.start()
         pair.primary, pair.replicas = spare, [old]
         eventually(lambda: spare.info("replication")["role"] == "master", 60, every=0.1, what="it is promoted")
-        self._allow_loss("promotion by Sentinel", ["paired"], begun)
         eventually(lambda: old.info("replication")["role"] == "slave", 60, every=0.1, what="the old one follows")
         pair.wait_in_sync(60)
         for each in sentinels.members:
@@ -142,11 +141,11 @@ class Faults:
             node.kill9()
         return begun - LAG
 
-    def _allow_loss(self, why: str, queues: list[str], begun: float) -> None:
+    def _allow_loss(self, why: str, queues: list[str], since: float) -> None:
         until = time.monotonic()
         for each in queues:
             self._notes.add(
-                "lost_allowed", queue=each, why=f"{why}: {level_of(each)}", **{"from": begun, "until": until}
+                "lost_allowed", queue=each, why=f"{why}: {level_of(each)}", **{"from": since, "until": until}
             )
 
     def slots_moved(self, strike: Strike) -> None:
@@ -217,9 +216,7 @@ class Faults:
     def streams_resized(self, strike: Strike) -> None:
         """A queue gets more streams, or fewer."""
         name = self._rng.choice([each for site in self._world.sites for each in site.queues])
-        queue = self._probes.client(name).queue(name, create=False)
-        wanted = self._rng.choice((1, 4, 8, 16))
-        eventually(lambda: _changed(lambda: queue.resize(wanted)), 60, every=0.2, what="resized")
+        self._probes.patient(name).queue(name, create=False).resize(self._rng.choice((1, 4, 8, 16)))
         strike.over(name, [name])
 
     # --- who is where
@@ -245,7 +242,7 @@ class Faults:
 
     def _places(self, name: str) -> list[str]:
         """A key of each partition of a queue."""
-        queue: Any = self._probes.client(name).queue(name, create=False)
+        queue: Any = self._probes.patient(name).queue(name, create=False)
         queue.len()
         states = queue.state.parts.states if queue.state.parts else [queue.state]
         return [each.keys.meta for each in states]
@@ -268,14 +265,6 @@ def paused(node: Server) -> Iterator[None]:
         yield
     finally:
         node.resume()
-
-
-def _changed(call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except BackendError:
-        return False
-    return True
 
 
 def _knows_replica(sentinel: Server, service: str) -> bool:
