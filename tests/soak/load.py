@@ -57,9 +57,9 @@ class Habits:
 class Log:
     """One file of events; each is one write, so a killed process leaves whole lines."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, ending: str = ".jsonl") -> None:
         self.name = name
-        self._file = os.open(folder / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(folder / f"{name}{ending}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def add(self, event: str, **facts: object) -> None:
         """Append one event."""

@@ -17,6 +17,9 @@ from typing import Final
 from shardq import BackendError
 from tests.servers import ServerKind
 from tests.soak.hour.dealer import Dealer, Probes
+from tests.soak.hour.door_faults import DoorFaults
+from tests.soak.hour.doors import Doors
+from tests.soak.hour.edges import EDGED, added
 from tests.soak.hour.faults import Faults
 from tests.soak.hour.notes import Notes
 from tests.soak.hour.staff import Post, Staff
@@ -29,6 +32,12 @@ BREATH: Final = (0.2, 2.0)
 
 DRAIN: Final = 180.0
 """Seconds in which all that is left is done; a bound, not a measurement."""
+
+MISSING: Final = {
+    "clock jumped": "there is no gcc to build what moves the clock",
+    "disk full": "this user may not mount a small disk",
+}
+"""Why a machine may not have a fault, by its name."""
 
 
 @dataclass
@@ -48,18 +57,22 @@ def run(kind: ServerKind | None, folder: Path, seed: int, seconds: float) -> Ran
     ran = Ran(history)
     with ExitStack() as stack:
         world = stack.enter_context(World(kind, folder))
-        staff = stack.enter_context(Staff(history))
         notes = {each: Notes(history, f"hour-{each}", each) for site in world.sites for each in site.queues}
         probes = Probes(world, notes)
         stack.callback(probes.close)
-        watch = Watch(probes, notes, staff, world.servers())
+        doors = Doors(folder, world.site_of(EDGED).url, history, seed)
+        stack.enter_context(doors.mounted())
+        staff = stack.enter_context(Staff(history))
+        watch = Watch(probes, notes, staff, world.servers(), doors)
         watch.keys("begin")
-        for post in posts(world, history, seed):
+        for post in [*posts(world, history, seed), *doors.posts()]:
             staff.hire(post)
         staff.wait_ready()
         with watch.begun():
             faults = Faults(world, staff, probes, next(iter(notes.values())), rng)
-            dealer = Dealer(faults.deck(), probes, next(iter(notes.values())), rng)
+            deck = faults.deck() | DoorFaults(doors, staff, rng).deck()
+            ran.missing = {name: MISSING[name] for name in MISSING.keys() - deck.keys()}
+            dealer = Dealer(deck, probes, next(iter(notes.values())), rng)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 ran.dealt[dealer.deal()] += 1
@@ -67,6 +80,8 @@ def run(kind: ServerKind | None, folder: Path, seed: int, seconds: float) -> Ran
             staff.dismiss(first=True)
             eventually(lambda: drained(world, probes, watch), DRAIN, every=0.5, what="all is drained")
         staff.dismiss(first=False)
+        for value, message_id, at in added(history):
+            notes[EDGED].add("wrote", values=[value], ids=[message_id], at=at)
         watch.figures(quiet=True)
         watch.keys("end")
     return ran
@@ -86,7 +101,7 @@ def posts(world: World, history: Path, seed: int) -> list[Post]:
 
     clustered = [each for each in world.site_of("plain").queues if each != "sure"]
     for kind in ("sync", "async"):
-        add("produce", kind, "cluster", clustered)
+        add("produce", kind, "cluster", [each for each in clustered if each != EDGED])
         add("read", kind, "cluster", [*clustered, "sure"])
         add("work", kind, "cluster", [*clustered, "sure"])
     add("produce", "sync", "cluster", ["sure"], SURE)

@@ -13,6 +13,7 @@ from typing import Final
 from shardq import QueueStats
 from tests.servers import Server
 from tests.soak.hour.dealer import Probes
+from tests.soak.hour.doors import Doors
 from tests.soak.hour.notes import Notes
 from tests.soak.hour.staff import Staff
 from tests.soak.load import Unanswered
@@ -33,8 +34,10 @@ TIMEOUT: Final = 5.0
 class Watch:
     """Looks at queues and processes in threads of its own."""
 
-    def __init__(self, probes: Probes, notes: Mapping[str, Notes], staff: Staff, servers: Mapping[str, Server]) -> None:
-        self._probes, self._notes, self._staff, self._servers = probes, notes, staff, servers
+    def __init__(
+        self, probes: Probes, notes: Mapping[str, Notes], staff: Staff, servers: Mapping[str, Server], doors: Doors
+    ) -> None:
+        self._probes, self._notes, self._staff, self._servers, self._doors = probes, notes, staff, servers, doors
         self._over = threading.Event()
 
     @contextmanager
@@ -43,6 +46,7 @@ class Watch:
         threads = [
             threading.Thread(target=self._again, args=(FIGURES_EVERY, self.figures)),
             threading.Thread(target=self._again, args=(PROCESSES_EVERY, self.processes)),
+            threading.Thread(target=self._again, args=(FIGURES_EVERY, lambda: self._doors.poll(self._notes))),
         ]
         for each in threads:
             each.start()

@@ -23,7 +23,7 @@ from tests.soak.hour.notes import PATIENCE, Notes
 from tests.soak.hour.producers import produce
 from tests.soak.hour.readers import read
 
-WORKING: Any = {"concurrency": 8, "backoff": Constant(handlers.BACKOFF), "visibility_timeout": 3.0, "grace": 10.0}
+WORKING: Any = {"concurrency": 16, "backoff": Constant(handlers.BACKOFF), "visibility_timeout": 3.0, "grace": 10.0}
 """How workers work."""
 
 

@@ -17,6 +17,7 @@ from tests.fault.server.test_clock import Shimmed
 from tests.parts import GCC
 from tests.proxy import Proxy
 from tests.servers import Replicated, Sentinels, Server, ServerKind
+from tests.soak.hour.edges import EDGED
 from tests.soak.hour.notes import CLOCKED
 
 COMMON: Final[Mapping[str, Any]] = {"streams": 8, "streams_per_shard": 2, "max_deliveries": 1000}
@@ -29,6 +30,7 @@ CLUSTERED: Final[Mapping[str, Mapping[str, Any]]] = {
     "fair": {"parents": 1, "max_in_flight": 50, "rate": 200.0},
     "results": {"result_ttl": 60.0},
     "dying": {"max_deliveries": 4},
+    EDGED: {},
 }
 """The queues of the cluster, by what is special about them."""
 
