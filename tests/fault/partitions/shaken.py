@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +13,9 @@ from typing import Any
 from shardq import BackendError, Queue
 from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.soak.history import History, history, verdict
+from tests.soak.hour.events import typed
 from tests.soak.load import Habits, Log, consume
+from tests.soak.sums import Sums
 from tests.waiting import eventually
 
 Events = Sequence[dict[str, Any]]
@@ -136,7 +136,7 @@ class Noted(Log):
 
 def found_in(events: Events) -> History:
     """What happened."""
-    return history([each for each in events if each["e"] != "counted"])
+    return history(typed(each) for each in events if each["e"] != "counted")
 
 
 def broken(found: History) -> dict[str, list[str]]:
@@ -149,35 +149,13 @@ def again(found: History) -> list[str]:
     return [lease.value for lease in found.leases if lease.count > 1]
 
 
-def came_back(events: Events) -> list[str]:
-    """The messages that were asked for, and delivered, after the answer that they are acked."""
-    acked: dict[str, float] = {}
-    got = {(each["by"], each["n"]): each for each in events if each["e"] == "got"}
-    for each in events:
-        if each["e"] == "settled" and each["ok"]:
-            acked.setdefault(got[each["by"], each["n"]]["value"], each["at"])
-    return [each["value"] for each in got.values() if each["asked"] > acked.get(each["value"], math.inf)]
-
-
 def out_of_bounds(events: Events) -> list[str]:
-    """The sums that do not count what was there all the time of the call, or count what never was.
-
-    What was written before, and was not about to be acked at the end, was there. What was begun before the end, and was
-    not acked when it began, may have been.
-    """
-    begun, wrote = _times(events, "try", "values"), _times(events, "wrote", "ids")
-    leases = found_in(events)
-    acking = sorted(each.settling for each in leases.leases if each.settling is not None)
-    acked = sorted(each["at"] for each in events if each["e"] == "settled" and each["ok"])
+    """The sums that do not count what was there all the time of the call, or count what never was."""
+    sums = Sums(found_in(events))
     strange = []
     for each in events:
         if each["e"] == "counted":
-            least = bisect_left(wrote, each["asked"]) - bisect_right(acking, each["at"])
-            most = bisect_right(begun, each["at"]) - bisect_left(acked, each["asked"])
+            least, most = sums.undone(each["asked"], each["at"])
             if not least <= each["told"] <= most:
                 strange.append(f"{each['told']} of {least} to {most}, in {each['at'] - each['asked']:.3f} s")
     return strange
-
-
-def _times(events: Events, event: str, what: str) -> list[float]:
-    return sorted(each["at"] for each in events if each["e"] == event for _ in each[what])

@@ -6,7 +6,6 @@ loss of power, which takes a disk that forgets.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +16,10 @@ import pytest
 from shardq import Client, DurabilityUnknown, Queue
 from shardq.drivers import wire
 from tests.conftest import Record
-from tests.house.doc_blocks import ROOT
+from tests.levels import not_survived, survives_kill, survives_promotion
 from tests.servers import Replicated, Sentinels, Server, ServerKind
 from tests.waiting import eventually
 
-PAGE: Final = (ROOT / "docs" / "durability.md").read_text()
 EARLY: Final = {f"early {number}" for number in range(10)}
 """What is written while each replica follows."""
 
@@ -36,23 +34,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """What the server has, by level. It takes writes without replicas, so that the client's own wait is what counts."""
 
-ROW: Final = re.compile(r"^\| `([a-z]+)(?:\(n\))?` \| .+? \| (.+?) \| (.+?) \|$", re.MULTILINE)
-"""A level, what it survives beside what those before it do, and what it does not survive."""
-
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.once]
-
-
-def survived(level: str) -> str:
-    """What the page says that a level survives."""
-    rows = {name: more for name, more, _ in ROW.findall(PAGE)}
-    names = [*rows]
-    return " ".join(rows[each] for each in names[: names.index(level.partition("(")[0]) + 1])
-
-
-def not_survived(level: str) -> str:
-    """What the page says that a level does not survive."""
-    rows: dict[str, str] = {name: less for name, _, less in ROW.findall(PAGE)}
-    return rows[level.partition("(")[0]]
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +102,7 @@ def test_a_server_that_is_killed_and_started_has_what_the_page_says(
             write(jobs(client), EARLY)
         server.restart()
         kept = stored(server.url)
-    assert kept == (EARLY if "`kill -9`" in survived(level) else set())
+    assert kept == (EARLY if survives_kill(level) else set())
 
 
 @pytest.mark.parametrize("level", OPTIONS)
@@ -166,7 +148,7 @@ def judge(level: str, confirmed: set[str], found: set[str], record_property: Rec
     lost = confirmed - found
     record_property("note", f"promoted, {level}: {len(confirmed)} confirmed, {len(lost)} lost")
     assert found == EARLY, "an ack waits for no replica"
-    if "when a replica that has the write is promoted" in survived(level):
+    if survives_promotion(level):
         assert lost == set()
     else:
         assert lost == LATE
