@@ -90,7 +90,7 @@ def produce(queue: Queue, log: Log, habits: Habits, stop: threading.Event) -> No
         stop.wait(rng.uniform(0, habits.pause))
 
 
-class Unanswered(Exception):  # noqa: N818 (it is how a call ended, and no fault of anybody)
+class Unanswered(Exception):
     """A call has no outcome that a consumer could go by; it goes on without."""
 
 

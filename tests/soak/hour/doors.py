@@ -1,4 +1,4 @@
-"""The doors of the hour that are no clients of Redis: a gateway with TLS, an edge producer, the dashboard, the scaler."""
+"""The doors of the hour beside Redis: a gateway with TLS and an edge producer, the dashboard, the scaler."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class Doors:
         host, port = self.gateway
         files = ["--tls-cert", str(self._files.cert), "--tls-key", str(self._files.key)]
         serve = ["-m", "shardq.cli", "serve"]
-        edge = [f"localhost:{port}", self._token, str(self._root), str(self.disk / "spool")]
+        edge = ["-m", "tests.soak.hour.edges", f"localhost:{port}", self._token, str(self._root)]
+        edge += [str(self.disk / "spool"), str(self._history), "{name}", str(self._seed)]
         return [
             Post("gateway", [
                 *serve, "gateway", "--redis", self._url, "--listen", f"{host}:{port}", "--timeout", "20s", "--tokens",
@@ -76,7 +77,7 @@ class Doors:
             ], steady=True),
             Post("dashboard", self._polled("dashboard"), steady=True),
             Post("scaler", self._polled("scaler"), steady=True),
-            Post("edge", ["-m", "tests.soak.hour.edges", *edge, str(self._history), "{name}", str(self._seed)], first=True),
+            Post("edge", edge, first=True),
         ]  # fmt: skip
 
     def _polled(self, name: str) -> list[str]:

@@ -6,12 +6,11 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from redis.exceptions import RedisError
-
 
 from tests.fault.server.test_clock import Shimmed
 from tests.servers import Server
@@ -67,7 +66,7 @@ class Faults:
         """SIGKILL."""
         name = self._rng.choice(self._staff.posts())
         self._staff.replace(name)
-        strike.over(name, works=lambda: self._staff.check(name) or self._staff.notes(name))
+        strike.over(name, works=lambda: self._staff.works(name))
 
     def process_stopped(self, strike: Strike) -> None:
         """SIGSTOP for less or more than a lease."""
@@ -76,7 +75,7 @@ class Faults:
         self._last(0.5, 5.0)
         self._staff.signal(name, signal.SIGCONT)
         before = self._staff.notes(name)
-        strike.over(name, works=lambda: self._staff.check(name) or self._staff.notes(name) != before)
+        strike.over(name, works=lambda: self._staff.works(name) and self._staff.notes(name) != before)
 
     # --- nodes
 
@@ -254,7 +253,6 @@ class Faults:
 
     def _last(self, least: float, most: float) -> None:
         self._never.wait(self._rng.uniform(least, most))
-
 
 
 @contextmanager

@@ -41,14 +41,14 @@ def notes_of(queue: str) -> Notes:
 def handle(delivery: Any) -> Any:
     """A plain function: it takes a moment, and sometimes fails in one way or another."""
     number = _begun(delivery)
-    time.sleep(random.uniform(0, 0.05))  # noqa: S311 (how long work takes)
+    time.sleep(random.uniform(0, 0.05))
     return _ended(delivery, number)
 
 
 async def handle_async(delivery: Any) -> Any:
     """The same in an event loop."""
     number = _begun(delivery)
-    await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311
+    await asyncio.sleep(random.uniform(0, 0.05))
     return _ended(delivery, number)
 
 
@@ -64,7 +64,7 @@ def _begun(delivery: Any) -> int:
 
 def _ended(delivery: Any, number: int) -> str | None:
     """Return, or raise, as the draw has it. What the worker's call then says, nobody hears."""
-    notes, draw = notes_of(delivery.queue.name), random.random()  # noqa: S311
+    notes, draw = notes_of(delivery.queue.name), random.random()
     verb = "reject" if draw < 0.003 else "nack" if draw < 0.02 else "ack"
     delay = 0.0 if verb != "nack" else GIVEN_BACK if draw < 0.01 else BACKOFF
     notes.add("settling", by=notes.name, n=number, verb=verb, at=time.monotonic(), delay=delay)

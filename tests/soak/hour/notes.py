@@ -65,5 +65,3 @@ class Notes(Log):
             self.add(
                 "told", who=self.name, call=call, at=at, answered=now, timeout=timeout, outcome=outcome, values=values
             )
-
-

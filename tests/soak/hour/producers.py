@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import threading
@@ -10,7 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from shardq import (
-    NotAvailable, PartlyPublished, PartlyWritten, Queue, QueueFull, UniqueConflict,
+    NotAvailable,
+    PartlyPublished,
+    PartlyWritten,
+    Queue,
+    QueueFull,
     Written,
 )  # fmt: skip
 from tests.soak.hour.notes import Notes
@@ -45,10 +50,8 @@ class Producer:
     def run(self, stop: threading.Event) -> None:
         """Until told to stop."""
         while not stop.is_set():
-            try:
+            with contextlib.suppress(Unanswered, QueueFull):  # what it was told is noted
                 self._rng.choice(self._acts)()
-            except (Unanswered, QueueFull):  # noted as told; the next one may be
-                pass
             stop.wait(self._rng.uniform(0, PAUSE))
 
     def _one(self) -> None:
@@ -106,10 +109,8 @@ class Producer:
         found = self._write()
         if found is None:
             return
-        try:
+        with contextlib.suppress(NotAvailable):  # it is a dead letter, or not done yet
             self._notes.ask("result", lambda: self._queue.result(found))
-        except NotAvailable:  # it is a dead letter, or not done yet
-            pass
 
     def _published(self) -> None:
         value, tenant = self._value(), self._tenant()
@@ -131,7 +132,8 @@ class Producer:
         value = value or self._value()
         given = {"shard_key": self._tenant(), **more}
         self._notes.add("try", values=[value], at=time.monotonic())
-        (found,) = self._results("write", lambda: [self._queue.write(value, **given)], [value])
+        call = "write if new" if only_new else "write"
+        (found,) = self._results(call, lambda: [self._queue.write(value, **given)], [value])
         if isinstance(found, Written) and (found.is_new or not only_new):
             self._wrote([value], [found], more.get("delay", 0.0))
             return str(found)

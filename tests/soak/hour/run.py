@@ -44,15 +44,18 @@ MISSING: Final = {
 class Ran:
     """What a run did."""
 
-    folder: Path
+    history: Path
     dealt: Counter[str] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
     """The faults that this machine cannot have, and why."""
 
 
-def run(kind: ServerKind | None, folder: Path, seed: int, seconds: float) -> Ran:
-    """Let everything work for so many seconds under faults. Return where the history is, and what was dealt."""
-    history, rng = folder / "history", random.Random(seed)
+def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: float) -> Ran:
+    """Let everything work for so many seconds under faults. Return where the history is, and what was dealt.
+
+    Servers have their data in *folder*; what is *told* of the run is in a folder that stays.
+    """
+    history, rng = told / "history", random.Random(seed)
     history.mkdir()
     ran = Ran(history)
     with ExitStack() as stack:

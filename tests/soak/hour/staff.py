@@ -96,9 +96,9 @@ class Staff:
     def dismiss(self, *, first: bool) -> None:
         """SIGTERM to those who make the work, or to all others; each ends in order."""
         leaving = {name: self.processes[name] for name, post in self._posts.items() if post.first == first}
-        for name in leaving:
+        for name, process in leaving.items():
             self.check(name)
-            leaving[name].send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
         for name, process in leaving.items():
             assert process.wait(END) == 0, f"{name} ended with {process.returncode}: {self._last_words(name)}"
             del self.processes[name], self._posts[name]
@@ -110,7 +110,15 @@ class Staff:
     def wait_ready(self) -> None:
         """Return once each has written something."""
         for name in self.posts():
-            eventually(lambda name=name: self.check(name) or self.notes(name), END, every=0.1, what=f"{name} works")  # type: ignore[misc]
+            eventually(lambda name=name: self._ended(name) or self.notes(name), END, every=0.1, what=f"{name} works")  # type: ignore[misc]
+            self.check(name)
+
+    def works(self, name: str) -> bool:
+        """Whether a process is there, and has written something."""
+        return not self._ended(name) and bool(self.notes(name))
+
+    def _ended(self, name: str) -> bool:
+        return self.processes[name].poll() is not None
 
     def _last_words(self, name: str) -> str:
         return (self._folder / f"{self._names[name]}.err").read_text()[-3000:]

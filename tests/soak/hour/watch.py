@@ -99,6 +99,6 @@ def possessions(pid: int) -> tuple[int, int, int] | None:
     place = Path(f"/proc/{pid}")
     try:
         rss = int((place / "statm").read_text().split()[1]) * PAGE
-        return rss, len(os.listdir(place / "fd")), len(os.listdir(place / "task"))
+        return rss, len([*(place / "fd").iterdir()]), len([*(place / "task").iterdir()])
     except OSError:
         return None

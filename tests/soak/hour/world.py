@@ -1,4 +1,4 @@
-"""The servers of the hour: a cluster with replicas, a pair that sentinels watch, and one whose clock and link are moved.
+"""The servers of the hour: a cluster with replicas, a pair that sentinels watch, and one whose clock and link fail.
 
 Each has its queues. A server of a pair or cluster that is killed has the same data when it is started again.
 """
