@@ -27,6 +27,7 @@ def dead_letters(found: History) -> set[str]:
     """The ids of messages that are dead letters at the end: rejected, or said to be so, and not acked later."""
     dead = {message_id for message_id, why in found.dropped.items() if why.startswith("dead")}
     dead |= {lease.id for lease in found.leases if lease.verb == "reject" and lease.ok is not False}
+    dead -= {message_id for message_id, why in found.dropped.items() if not why.startswith("dead")}
     return dead - {lease.id for lease in found.leases if lease.verb == "ack" and lease.ok is not False}
 
 

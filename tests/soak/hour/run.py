@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from shardq import BackendError
+from tests.clients import CLIENT_KINDS
 from tests.servers import ServerKind
 from tests.soak.hour.dealer import Dealer, Probes
 from tests.soak.hour.door_faults import DoorFaults
@@ -33,6 +34,9 @@ BREATH: Final = (0.2, 2.0)
 DRAIN: Final = 180.0
 """Seconds in which all that is left is done; a bound, not a measurement."""
 
+FEW: Final = 6
+"""Faults of a short run."""
+
 MISSING: Final = {
     "clock jumped": "there is no gcc to build what moves the clock",
     "disk full": "this user may not mount a small disk",
@@ -50,8 +54,10 @@ class Ran:
     """The faults that this machine cannot have, and why."""
 
 
-def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: float) -> Ran:
+def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: float = 0) -> Ran:
     """Let everything work for so many seconds under faults. Return where the history is, and what was dealt.
+
+    With 0 seconds it is a short run: a handful of faults, and fewer processes.
 
     Servers have their data in *folder*; what is *told* of the run is in a folder that stays.
     """
@@ -68,7 +74,7 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
         staff = stack.enter_context(Staff(history))
         watch = Watch(probes, notes, staff, world.servers(), doors)
         watch.keys("begin")
-        for post in [*posts(world, history, seed), *doors.posts()]:
+        for post in [*posts(world, history, seed, rng, is_long=seconds > 0), *doors.posts()]:
             staff.hire(post)
         staff.wait_ready()
         with watch.begun():
@@ -77,9 +83,9 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
             ran.missing = {name: MISSING[name] for name in MISSING.keys() - deck.keys()}
             dealer = Dealer(deck, probes, next(iter(notes.values())), rng)
             until = time.monotonic() + seconds
-            while time.monotonic() < until:
+            while time.monotonic() < until or (not seconds and ran.dealt.total() < FEW):
                 ran.dealt[dealer.deal()] += 1
-                time.sleep(rng.uniform(*BREATH))
+                time.sleep(rng.uniform(*BREATH) if seconds else 0)
             staff.dismiss(first=True)
             eventually(lambda: drained(world, probes, watch), DRAIN, every=0.5, what="all is drained")
         staff.dismiss(first=False)
@@ -90,34 +96,34 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
     return ran
 
 
-def posts(world: World, history: Path, seed: int) -> list[Post]:
-    """Who works where."""
+def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long: bool) -> list[Post]:
+    """Who works where. In a short run there is one of each kind, with one of the clients."""
     found = []
 
     def add(role: str, kind: str, site: str, queues: list[str], level: str = "process") -> None:
         url = next(each.url for each in world.sites if each.name == site)
-        words = [
-            "-m", "tests.soak.hour.work", role, kind, url, str(history), "{name}", str(seed), level, *queues,
-        ]  # fmt: skip
+        words = ["-m", "tests.soak.hour.work", role, kind, url, str(history), "{name}", str(seed), level, *queues]
         place = "sure" if level == SURE else site
         found.append(Post(f"{role}-{kind}-{place}", words, first=role == "produce"))
 
-    clustered = [each for each in world.site_of("plain").queues if each != "sure"]
-    for kind in ("sync", "async"):
-        add("produce", kind, "cluster", [each for each in clustered if each != EDGED])
-        add("read", kind, "cluster", [*clustered, "sure"])
-        add("work", kind, "cluster", [*clustered, "sure"])
+    clustered = list(world.site_of("plain").queues)
+    for role in ("produce", "read", "work"):
+        mine = clustered if role != "produce" else [each for each in clustered if each not in ("sure", EDGED)]
+        for kind in CLIENT_KINDS if is_long else rng.sample(CLIENT_KINDS, 1):
+            add(role, kind, "cluster", mine)
     add("produce", "sync", "cluster", ["sure"], SURE)
-    for site in ("pair", "single"):
-        for role, kind in (("produce", "async"), ("read", "sync"), ("work", "sync")):
-            add(role, kind, site, list(next(each.queues for each in world.sites if each.name == site)))
-    found.append(
-        Post("work-command", [
-            "-m", "shardq.cli", "worker", "tests.soak.hour.handlers:handle", "--queue", "plain", "--processes", "2",
-            "--concurrency", "4", "--grace", "10s", "--url", world.site_of("plain").url, "--timeout", "20s",
-        ])
-    )  # fmt: skip
-    return found
+    for site in world.sites[1:]:
+        for role, kind in (("produce", "async"), ("read", "sync"), ("work", "sync"))[: 3 if is_long else 2]:
+            add(role, kind, site.name, list(site.queues))
+    return [*found, Post("work-command", command(world))]
+
+
+def command(world: World) -> list[str]:
+    """A worker of two processes, as it is run from a shell."""
+    return [
+        "-m", "shardq.cli", "worker", "tests.soak.hour.handlers:handle", "--queue", "plain", "--processes", "2",
+        "--concurrency", "4", "--grace", "10s", "--url", world.site_of("plain").url, "--timeout", "20s",
+    ]  # fmt: skip
 
 
 def drained(world: World, probes: Probes, watch: Watch) -> bool:
