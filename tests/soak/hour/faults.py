@@ -54,7 +54,6 @@ class Faults:
             "link black": self.link_black,
             "functions flushed": self.functions_flushed,
             "memory full": self.memory_full,
-            "streams resized": self.streams_resized,
         }
         if self._world.is_clocked:
             found["clock jumped"] = self.clock_jumped
@@ -211,12 +210,6 @@ class Faults:
         self._last(0.5, 5.0)
         server.jump(0)
         strike.over("single", [CLOCKED])
-
-    def streams_resized(self, strike: Strike) -> None:
-        """A queue gets more streams, or fewer."""
-        name = self._rng.choice([each for site in self._world.sites for each in site.queues])
-        self._probes.patient(name).queue(name, create=False).resize(self._rng.choice((1, 4, 8, 16)))
-        strike.over(name, [name])
 
     # --- who is where
 

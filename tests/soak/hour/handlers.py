@@ -40,23 +40,24 @@ def notes_of(queue: str) -> Notes:
 
 def handle(delivery: Any) -> Any:
     """A plain function: it takes a moment, and sometimes fails in one way or another."""
-    number = _begun(delivery)
+    number = begun(delivery, delivery.payload)
     time.sleep(random.uniform(0, 0.05))
     return _ended(delivery, number)
 
 
 async def handle_async(delivery: Any) -> Any:
     """The same in an event loop."""
-    number = _begun(delivery)
+    number = begun(delivery, delivery.payload)
     await asyncio.sleep(random.uniform(0, 0.05))
     return _ended(delivery, number)
 
 
-def _begun(delivery: Any) -> int:
+def begun(delivery: Any, value: str) -> int:
+    """Note that a handler has a message; the number of that delivery."""
     notes, number, at = notes_of(delivery.queue.name), next(_numbers), time.monotonic()
     until = at + delivery.remaining
     notes.add(
-        "got", by=notes.name, n=number, id=delivery.message_id, value=delivery.payload, count=delivery.count,
+        "got", by=notes.name, n=number, id=delivery.message_id, value=value, count=delivery.count,
         asked=at - EARLIER, at=at, until=until, ends=until + EARLIER, batch=0,
     )  # fmt: skip
     return number

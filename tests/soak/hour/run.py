@@ -17,15 +17,17 @@ from typing import Final
 from shardq import BackendError
 from tests.clients import CLIENT_KINDS
 from tests.servers import ServerKind
+from tests.soak.hour.changes import Changes
 from tests.soak.hour.dealer import Dealer, Probes
 from tests.soak.hour.door_faults import DoorFaults
 from tests.soak.hour.doors import Doors
-from tests.soak.hour.edges import EDGED, added
+from tests.soak.hour.edges import EDGED, NEVER, added
 from tests.soak.hour.faults import Faults
 from tests.soak.hour.notes import Notes
+from tests.soak.hour.scheduled import missing
 from tests.soak.hour.staff import Post, Staff
 from tests.soak.hour.watch import Watch
-from tests.soak.hour.world import SURE, World
+from tests.soak.hour.world import SCHEDULED, SURE, World
 from tests.waiting import eventually
 
 BREATH: Final = (0.2, 2.0)
@@ -79,7 +81,8 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
         staff.wait_ready()
         with watch.begun():
             faults = Faults(world, staff, probes, next(iter(notes.values())), rng)
-            deck = faults.deck() | DoorFaults(doors, staff, rng).deck()
+            changes = Changes(world, probes, rng)
+            deck = faults.deck() | DoorFaults(doors, staff, rng).deck() | changes.deck(is_long=seconds > 0)
             ran.missing = {name: MISSING[name] for name in MISSING.keys() - deck.keys()}
             dealer = Dealer(deck, probes, next(iter(notes.values())), rng)
             until = time.monotonic() + seconds
@@ -87,10 +90,16 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
                 ran.dealt[dealer.deal()] += 1
                 time.sleep(rng.uniform(*BREATH) if seconds else 0)
             staff.dismiss(first=True)
+            changes.undo()
             eventually(lambda: drained(world, probes, watch), DRAIN, every=0.5, what="all is drained")
         staff.dismiss(first=False)
         for value, message_id, at in added(history):
             notes[EDGED].add("wrote", values=[value], ids=[message_id], at=at)
+        scheduled = Notes(history, f"hour-{SCHEDULED}", SCHEDULED)
+        for slot, begin, end in missing(history):
+            scheduled.add("try", values=[slot], at=begin)
+            scheduled.add("wrote", values=[slot], ids=[NEVER], at=end)
+        probes.patient(SCHEDULED).queue(SCHEDULED, create=False).purge()
         watch.figures(quiet=True)
         watch.keys("end")
     return ran
@@ -113,16 +122,19 @@ def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long
             add(role, kind, "cluster", mine)
     add("produce", "sync", "cluster", ["sure"], SURE)
     for site in world.sites[1:]:
-        for role, kind in (("produce", "async"), ("read", "sync"), ("work", "sync"))[: 3 if is_long else 2]:
-            add(role, kind, site.name, list(site.queues))
-    return [*found, Post("work-command", command(world))]
+        for role, client in (("produce", "async"), ("read", "sync"), ("work", "sync"))[: 3 if is_long else 2]:
+            add(role, client, site.name, list(site.queues))
+    found.append(Post("work-command", command(world, "handlers:handle", "--queue", "plain", "--processes", "2")))
+    if is_long:
+        found.append(Post("work-schedule", command(world, "scheduled:tasks")))
+    return found
 
 
-def command(world: World) -> list[str]:
-    """A worker of two processes, as it is run from a shell."""
+def command(world: World, what: str, *more: str) -> list[str]:
+    """A worker as it is run from a shell."""
     return [
-        "-m", "shardq.cli", "worker", "tests.soak.hour.handlers:handle", "--queue", "plain", "--processes", "2",
-        "--concurrency", "4", "--grace", "10s", "--url", world.site_of("plain").url, "--timeout", "20s",
+        "-m", "shardq.cli", "worker", f"tests.soak.hour.{what}", "--concurrency", "4", "--grace", "10s",
+        "--url", world.site_of("plain").url, "--timeout", "20s", *more,
     ]  # fmt: skip
 
 

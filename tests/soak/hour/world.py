@@ -21,9 +21,15 @@ from tests.soak.hour.edges import EDGED
 from tests.soak.hour.notes import CLOCKED
 
 COMMON: Final[Mapping[str, Any]] = {"streams": 8, "streams_per_shard": 2, "max_deliveries": 1000}
+SCHEDULED: Final = "scheduled"
+"""A queue of the cluster for a schedule's calls: nobody else writes to it, and it has workers of its own."""
+
+PARTITIONS: Final = 4
+"""How many a queue has that has some."""
+
 CLUSTERED: Final[Mapping[str, Mapping[str, Any]]] = {
     "plain": {},
-    "parted": {"partitions": 3},
+    "parted": {"partitions": PARTITIONS},
     "sure": {},
     "keyed": {"dedup_window": 3600.0},
     "removed": {},
@@ -82,7 +88,8 @@ class World:
 
     def site_of(self, queue: str) -> Site:
         """Where a queue is."""
-        return next(each for each in self.sites if queue in each.queues)
+        asked = "plain" if queue == SCHEDULED else queue
+        return next(each for each in self.sites if asked in each.queues)
 
     @property
     def is_clocked(self) -> bool:
@@ -107,6 +114,7 @@ class World:
                 for name in site.queues:
                     client.queue(name, create=True, **{**COMMON, **CLUSTERED.get(name, {})}).declare()
                 if "plain" in site.queues:
+                    client.queue(SCHEDULED, create=True, **COMMON).declare()
                     for pattern in TOPICS:
                         client.bind(pattern, "plain")
                 if "fair" in site.queues:
