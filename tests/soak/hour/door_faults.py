@@ -61,9 +61,9 @@ class DoorFaults:
         strike.over("edge", works=self._stores())
 
     def _stores(self) -> Callable[[], bool]:
-        """Whether more of what was sent is stored than now."""
+        """Whether the gateway takes calls, and more of what was sent is stored than now."""
         before = self._doors.stored()
-        return lambda: self._doors.stored() > before
+        return lambda: self._doors.stored() > before and self._shown() is not None
 
     def _shown(self) -> str | None:
         with contextlib.suppress(OSError):

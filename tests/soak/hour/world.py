@@ -20,7 +20,7 @@ from tests.servers import Replicated, Sentinels, Server, ServerKind
 from tests.soak.hour.edges import EDGED
 from tests.soak.hour.notes import CLOCKED
 
-COMMON: Final[Mapping[str, Any]] = {"streams": 8, "streams_per_shard": 2, "max_deliveries": 1000}
+COMMON: Final[Mapping[str, Any]] = {"streams": 8, "streams_per_shard": 2, "max_deliveries": 1000, "journal": 500}
 SCHEDULED: Final = "scheduled"
 """A queue of the cluster for a schedule's calls: nobody else writes to it, and it has workers of its own."""
 
@@ -31,7 +31,7 @@ CLUSTERED: Final[Mapping[str, Mapping[str, Any]]] = {
     "plain": {},
     "parted": {"partitions": PARTITIONS},
     "sure": {},
-    "keyed": {"dedup_window": 3600.0},
+    "keyed": {"dedup_window": 60.0},
     "removed": {},
     "fair": {"parents": 1, "max_in_flight": 50, "rate": 200.0},
     "results": {"result_ttl": 60.0},
