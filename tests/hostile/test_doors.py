@@ -5,20 +5,18 @@ Doors that need a server, or a process of their own, have tests of their own (EL
 
 from __future__ import annotations
 
-import logging
 import random
 import re
-import resource
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from google.protobuf.message import DecodeError
 
 from shardq import ConfigError, ShardqError
-from tests.hostile.doors import SECRET, Door, doors
+from tests.conftest import Record
+from tests.hostile.doors import Door, doors
+from tests.hostile.fuzz import MAX_ERROR, Fuzz, Outcome, Started
 from tests.house.doc_blocks import ROOT
 from tests.selection import SOAK
 from tests.surface import commands
@@ -26,11 +24,10 @@ from tests.surface import commands
 INPUTS: Final = 1_000_000 if SOAK else 10_000
 """Of all doors together."""
 
-MAX_ERROR: Final = 1_000
-"""Letters of an error."""
+PROCESSES: Final = 2 if SOAK else 1
 
-MAX_GROWTH: Final = 200
-"""MiB by which the process may grow once it is warm."""
+MAX_GROWTH: Final = 16
+"""MiB by which a process may grow once it is warm, however many inputs come."""
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "the command line": "tests/cli/test_fuzz.py",
@@ -93,45 +90,22 @@ APART: Final[Mapping[str, str]] = {
 """Other modules that decode, and where what they read is tried, or why it is not from outside."""
 
 
-class Fuzz:
-    """Inputs for doors. What went wrong is in `faults`."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng, self.faults, self.taken, self.refused = rng, list[str](), 0, 0
-
-    def run(self, tried: list[Door], inputs: int) -> None:
-        """Try so many inputs, of each door as many as its share says."""
-        whole = sum(each.share for each in tried)
-        for door in tried:
-            for _ in range(max(1, round(inputs * door.share / whole))):
-                self._try(door, door.spoil(self._rng, door.good))
-
-    def _try(self, door: Door, given: Any) -> None:
-        try:
-            door.take(given)
-            self.taken += 1
-        except (ShardqError, DecodeError) as error:  # gRPC answers the second one with INVALID_ARGUMENT
-            self.refused += 1
-            if len(str(error)) > MAX_ERROR or SECRET in str(error):
-                self.faults.append(f"{door.name}: {str(error)[:1_500]}")
-        except Exception:  # noqa: BLE001 (that is what is looked for)
-            self.faults.append(f"{door.name}, {ascii(given)[:500]}: {traceback.format_exc()[-1_500:]}")
-
-
 @pytest.mark.once
 @pytest.mark.runs_in("test-all", "soak")
 @pytest.mark.timeout(7_200 if SOAK else 300)
-def test_whatever_comes_in_is_taken_or_refused(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
-    fuzz, tried = Fuzz(random.Random(seed)), doors(tmp_path)
-    fuzz.run(tried, INPUTS // 20)  # so that what is loaded, or made once, is there
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    fuzz.run(tried, INPUTS)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-    assert not fuzz.faults, f"{len(fuzz.faults)} faults\n" + "\n\n".join(fuzz.faults[:10])
-    assert fuzz.taken > INPUTS / 20, "too few get further than the first look"
-    assert fuzz.refused > INPUTS / 20
-    assert grown < MAX_GROWTH, f"the process grew by {grown} MiB"
+def test_whatever_comes_in_is_taken_or_refused(quick_disk: Path, seed: int, record_property: Record) -> None:
+    started = [Started(quick_disk / str(number), seed + number, INPUTS // PROCESSES) for number in range(PROCESSES)]
+    for each in started:
+        found = each.outcome()
+        record_property(
+            "note",
+            f"fuzz: {found.taken:,} inputs taken, {found.refused:,} refused, {found.memory[0]} MiB after a twentieth, "
+            f"{found.memory[-1]} MiB at the end",
+        )
+        assert not found.faults, f"{len(found.faults)} faults\n" + "\n\n".join(found.faults[:10])
+        assert found.taken > INPUTS / PROCESSES / 20, "too few get further than the first look"
+        assert found.refused > INPUTS / PROCESSES / 20
+        assert found.growth <= MAX_GROWTH, f"memory is not flat: {found.memory} MiB"
 
 
 @pytest.mark.once
@@ -173,4 +147,9 @@ def test_the_fuzz_sees_what_is_no_error_of_ours() -> None:
     for number, faults in ((0, 0), (1, 1), (2, 1)):
         fuzz = Fuzz(random.Random(0))
         fuzz.run([Door("one", (), number, take, spoil=lambda _, good: good)], 1)
-        assert len(fuzz.faults) == faults
+        assert len(fuzz.outcome.faults) == faults
+
+
+def test_memory_that_grows_is_seen_and_what_is_loaded_once_is_none() -> None:
+    flat, growing = [10, 50, 60, 60, 60, 61, 60, 61], [10, 50, 60, 70, 80, 90, 100, 110]
+    assert [Outcome(memory=each).growth for each in (flat, growing)] == [1, 40]

@@ -169,7 +169,7 @@ class Run:
             self._add("watch", {"e": "keys", "at": at, "when": when, **facts})
 
 
-def run(messages: int = 3_000, minutes: float = 6.0, seed: int = 1) -> dict[str, list[Event]]:
+def run(messages: int = 1_500, minutes: float = 6.0, seed: int = 1) -> dict[str, list[Event]]:
     """A run in memory: the events of each log."""
     logs = defaultdict[str, list[Event]](list)
     Run(lambda log, event: logs[log].append(event), messages, minutes, seed).make()

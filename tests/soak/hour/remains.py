@@ -103,6 +103,6 @@ def _keys(record: Record, bounds: Bounds) -> Iterator[Violation]:
         yield Violation(
             Kind.KEYS_LEFT, f"{count['begin']:,} keys at the beginning, {count['end']:,} at the end: {servers}"
         )
-    grown = memory["end"] - memory["begin"]
-    if memory["end"] > memory["begin"] * bounds.growth and grown > bounds.server_memory:
+    grown, floor = memory["end"] - memory["begin"], bounds.server_memory * len({each.server for each in record.keys})
+    if memory["end"] > memory["begin"] * bounds.growth and grown > floor:
         yield Violation(Kind.MEMORY_GREW, f"the servers had {grown / MIB:.0f} MiB more at the end than before")

@@ -21,6 +21,7 @@ from tests.soak.hour.violation import LOOK, Kind
 
 Logs: TypeAlias = dict[str, list[Event]]
 Mutation: TypeAlias = Callable[[Logs], object]
+pytestmark = pytest.mark.runs_in("test-all")
 QUIET_TIME = BEGIN + 60
 """When there is no fault."""
 
@@ -231,7 +232,7 @@ WRONG: dict[str, tuple[Kind, Mutation]] = {
     "more in flight than was written": (Kind.FIGURES_WRONG, lambda logs: figure(logs, BEGIN + 60, in_flight=2_000)),
     "fewer than were written": (Kind.FIGURES_WRONG, hold_back),
     "memory that grows": (Kind.MEMORY_GREW, grow("rss", 1.2)),
-    "servers that grow": (Kind.MEMORY_GREW, leave("memory", 40_000_000)),
+    "servers that grow": (Kind.MEMORY_GREW, leave("memory", 60_000_000)),
     "descriptors are left": (Kind.DESCRIPTORS_LEFT, grow("fds", 2)),
     "threads are left": (Kind.DESCRIPTORS_LEFT, grow("threads", 10)),
     "keys are left": (Kind.KEYS_LEFT, leave("count", 1)),
@@ -247,7 +248,7 @@ def test_a_right_history_has_no_violation_and_what_a_promotion_lost_is_counted()
     assert found.violations == []
     assert {each.kind for each in found.losses} == {Kind.LOST}
     assert {(each.queue, each.level) for each in found.losses} == {("paired", "process")}
-    assert len(found.losses) > 5
+    assert len(found.losses) > 3
 
 
 @pytest.mark.parametrize(("kind", "mutation"), WRONG.values(), ids=WRONG)
