@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
 import time
 import urllib.error
@@ -20,6 +21,7 @@ from tests.gateway.test_certificates import Files
 from tests.servers import free_ports
 from tests.soak.hour.notes import Notes
 from tests.soak.hour.staff import Post
+from tests.waiting import eventually
 
 DISK_MIB: Final = 64
 """The size of the disk on which the spool lies."""
@@ -84,6 +86,18 @@ class Doors:
         return [
             "-m", "shardq.cli", "serve", name, "--url", self._url, "--listen", f"127.0.0.1:{self._ports[name]}",
         ]  # fmt: skip
+
+    def wait_ready(self) -> None:
+        """Return once the gateway has stored something, and the others answer."""
+        eventually(lambda: self.stored() > 0, 60, every=0.2, what="the gateway stores")
+        for who in ("dashboard", "scaler"):
+            eventually(lambda who=who: self._answers(who), 60, every=0.2, what=f"the {who} answers")  # type: ignore[misc]
+
+    def _answers(self, who: str) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self._ports[who]), timeout=PATIENCE).close()
+            return True
+        return False
 
     def stored(self) -> int:
         """How many messages are noted as stored."""

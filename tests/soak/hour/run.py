@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final
 
 from shardq import BackendError
 from tests.clients import CLIENT_KINDS
+from tests.parts import JAVA
 from tests.servers import ServerKind
 from tests.soak.hour.changes import Changes
 from tests.soak.hour.dealer import Dealer, Probes
@@ -27,7 +29,7 @@ from tests.soak.hour.notes import Notes
 from tests.soak.hour.scheduled import missing
 from tests.soak.hour.staff import Post, Staff
 from tests.soak.hour.watch import Watch
-from tests.soak.hour.world import SCHEDULED, SURE, World
+from tests.soak.hour.world import SCHEDULED, SPARKED, SURE, World
 from tests.waiting import eventually
 
 BREATH: Final = (0.2, 2.0)
@@ -67,7 +69,7 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
     history.mkdir()
     ran = Ran(history)
     with ExitStack() as stack:
-        world = stack.enter_context(World(kind, folder))
+        world = stack.enter_context(World(kind, folder, has_spark=seconds > 0 and JAVA.is_there()))
         notes = {each: Notes(history, f"hour-{each}", each) for site in world.sites for each in site.queues}
         probes = Probes(world, notes)
         stack.callback(probes.close)
@@ -79,11 +81,14 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
         for post in [*posts(world, history, seed, rng, is_long=seconds > 0), *doors.posts()]:
             staff.hire(post)
         staff.wait_ready()
+        doors.wait_ready()
         with watch.begun():
             faults = Faults(world, staff, probes, next(iter(notes.values())), rng)
             changes = Changes(world, probes, rng)
             deck = faults.deck() | DoorFaults(doors, staff, rng).deck() | changes.deck(is_long=seconds > 0)
             ran.missing = {name: MISSING[name] for name in MISSING.keys() - deck.keys()}
+            if seconds and not JAVA.is_there():
+                ran.missing["faults of a Spark job"] = "there is no Java"
             dealer = Dealer(deck, probes, next(iter(notes.values())), rng)
             until = time.monotonic() + seconds
             while time.monotonic() < until or (not seconds and ran.dealt.total() < FEW):
@@ -93,16 +98,21 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
             changes.undo()
             eventually(lambda: drained(world, probes, watch), DRAIN, every=0.5, what="all is drained")
         staff.dismiss(first=False)
-        for value, message_id, at in added(history):
-            notes[EDGED].add("wrote", values=[value], ids=[message_id], at=at)
-        scheduled = Notes(history, f"hour-{SCHEDULED}", SCHEDULED)
-        for slot, begin, end in missing(history):
-            scheduled.add("try", values=[slot], at=begin)
-            scheduled.add("wrote", values=[slot], ids=[NEVER], at=end)
+        _note_unseen(history, notes)
         probes.patient(SCHEDULED).queue(SCHEDULED, create=False).purge()
         watch.figures(quiet=True)
         watch.keys("end")
     return ran
+
+
+def _note_unseen(history: Path, notes: Mapping[str, Notes]) -> None:
+    """Note what processes cannot: the ids of what the gateway stored, and slots that nobody ran."""
+    for value, message_id, at in added(history):
+        notes[EDGED].add("wrote", values=[value], ids=[message_id], at=at)
+    scheduled = Notes(history, f"hour-{SCHEDULED}", SCHEDULED)
+    for slot, begin, end in missing(history):
+        scheduled.add("try", values=[slot], at=begin)
+        scheduled.add("wrote", values=[slot], ids=[NEVER], at=end)
 
 
 def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long: bool) -> list[Post]:
@@ -117,7 +127,8 @@ def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long
 
     clustered = list(world.site_of("plain").queues)
     for role in ("produce", "read", "work"):
-        mine = clustered if role != "produce" else [each for each in clustered if each not in ("sure", EDGED)]
+        others = ("sure", EDGED) if role == "produce" else (SPARKED,)
+        mine = [each for each in clustered if each not in others]
         for kind in CLIENT_KINDS if is_long else rng.sample(CLIENT_KINDS, 1):
             add(role, kind, "cluster", mine)
     add("produce", "sync", "cluster", ["sure"], SURE)
@@ -127,6 +138,9 @@ def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long
     found.append(Post("work-command", command(world, "handlers:handle", "--queue", "plain", "--processes", "2")))
     if is_long:
         found.append(Post("work-schedule", command(world, "scheduled:tasks")))
+    if SPARKED in clustered:
+        words = [world.site_of(SPARKED).url, str(history), "{name}", str(history.parent / "checkpoint")]
+        found.append(Post("spark", ["-m", "tests.soak.hour.spark", *words], steady=True))
     return found
 
 

@@ -29,8 +29,10 @@ SECONDS: Final = float(os.environ.get("SHARDQ_HOUR_MINUTES") or 60) * 60 if SOAK
 def test_no_promise_is_broken_while_everything_fails(
     kind: ServerKind | None, quick_disk: Path, tmp_path: Path, seed: int, record_property: Record
 ) -> None:
-    ran = run(kind, quick_disk, tmp_path, seed, SECONDS)
-    report = write(ran.history, tmp_path / "report.html")
+    try:
+        ran = run(kind, quick_disk, tmp_path, seed, SECONDS)
+    finally:  # also of a run that was cut short
+        report = write(tmp_path / "history", tmp_path / "report.html")
     dealt, messages = ran.dealt.total(), sum(len(each.ids) for each in report.record.queues.values())
     record_property("note", f"hour: seed {seed}, {messages:,} messages, {dealt} faults of {len(ran.dealt)} kinds")
     for name, why in ran.missing.items():
