@@ -15,7 +15,8 @@ COUNTS: Final = "accepted, acked, refused, dropped, forgotten, forgotten_seq, re
 ROWS_AT_ONCE: Final = 16
 """Rows that are in memory at a time: each may be of 4 MiB."""
 NEAR_NUMBERS: Final = 1000
-"""Numbers behind a row that are looked up one by one; behind them the end of what is damaged is searched for."""
+"""Numbers behind a row that are looked up one by one, also those that are free; behind them the end of what is damaged
+is searched for."""
 MAX_NAMED: Final = 100_000
 """Messages that cannot be read and are named one by one, the newest."""
 
@@ -127,26 +128,22 @@ def _forget(new: sqlite3.Connection, refused: list[range]) -> None:
 
 def _readable(db: sqlite3.Connection, table: str, columns: str, bad: list[range]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a table by their numbers, and append the numbers between that cannot be read to *bad*."""
-    last, top = 0, _top(db, table)
+    last, near, top = 0, NEAR_NUMBERS, _top(db, table)
     select = f"SELECT {columns} FROM {table} WHERE rowid"
     while True:
-        rows, is_sound = _some(db, f"{select} > ? ORDER BY rowid LIMIT {ROWS_AT_ONCE}", last)
+        rows, is_sound = _next(db, select, last, ROWS_AT_ONCE)
         for row in rows:
-            if not isinstance(row[0], int) or row[0] <= last:
-                is_sound = False
-                break
-            last = row[0]
+            last, near = row[0], row[0] + NEAR_NUMBERS
             yield row
         if is_sound and not rows:
             return
-        near = last + NEAR_NUMBERS
         while not is_sound:  # one number after the other, until there is one that can be looked up
             if last >= top:
                 return
-            if last == near:
+            if last >= near:
                 end = _end(db, select, last, top)
                 _add(bad, range(last + 1, end + 1))
-                last = end
+                last, near = end, end + NEAR_NUMBERS
                 break
             last += 1
             rows, is_sound = _some(db, f"{select} = ?", last)
@@ -168,16 +165,26 @@ def _end(db: sqlite3.Connection, select: str, last: int, top: int) -> int:
     good, stride = last, NEAR_NUMBERS
     while good < top:
         good, stride = min(top, good + stride), 2 * stride
-        if _some(db, f"{select} > ? ORDER BY rowid LIMIT 1", good)[1]:
+        if _next(db, select, good, 1)[1]:
             break
         last = good
     while good - last > 1:
         middle = (last + good) // 2
-        if _some(db, f"{select} > ? ORDER BY rowid LIMIT 1", middle)[1]:
+        if _next(db, select, middle, 1)[1]:
             good = middle
         else:
             last = middle
     return good
+
+
+def _next(db: sqlite3.Connection, select: str, last: int, count: int) -> tuple[list[tuple[Any, ...]], bool]:
+    """The rows behind a number, and whether all that were asked for could be read, with numbers that can be."""
+    rows, is_sound = _some(db, f"{select} > ? ORDER BY rowid LIMIT {count}", last)
+    for at, row in enumerate(rows):
+        if not isinstance(row[0], int) or row[0] <= last:
+            return rows[:at], False
+        last = row[0]
+    return rows, is_sound
 
 
 def _some(db: sqlite3.Connection, statement: str, number: int) -> tuple[list[tuple[Any, ...]], bool]:

@@ -254,6 +254,21 @@ def test_damage_at_the_beginning_is_passed_over_however_many_messages_were_there
     assert edge.status().spool.refused == 1000 - len(sink.stored)
 
 
+def test_a_damaged_row_far_behind_all_others_costs_no_lookup_of_each_number_between(tmp_path: Path) -> None:
+    """Each number between can be looked up, and is not there; what comes behind any of them cannot be read."""
+    path, request = tmp_path / "spool.db", Random(1).randbytes(20_000)
+    spool = Spool(path)
+    spool.put([*((b"%d" % number, b"x") for number in range(19)), (b"far", request)])
+    spool.close()
+    change(path, "UPDATE messages SET seq = 1000000000000 WHERE id = ?", b"far")
+    flip(path, path.read_bytes().index(request[10_000:10_032]) // PAGE_BYTES * PAGE_BYTES, 4)  # where it continues
+    spool = Spool(path)
+    assert [each.seq for each in spool.after(0, 100, 10**9).messages] == [*range(1, 20)]
+    assert spool.counts().waiting == 19
+    spool.close()
+    assert aside(path).exists()
+
+
 def test_any_number_of_flipped_rows_is_set_aside_at_once(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s.db")
     spool.put([(b"%d" % number, b"x") for number in range(4001)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import signal
 import subprocess
 import sys
 import traceback
@@ -26,6 +27,9 @@ MAX_ERROR: Final = 1_000
 
 MAX_FAULTS: Final = 100
 """Faults that are kept."""
+
+MAX_SECONDS: Final = 30.0
+"""Of the processor, for one input."""
 
 ROUNDS: Final = 20
 """Each takes inputs of all doors; memory is noted after it."""
@@ -49,11 +53,21 @@ class Outcome:
         return max(self.memory[-quarter:]) - max(self.memory[quarter : 2 * quarter])
 
 
-class Fuzz:
-    """Inputs for doors."""
+class TooSlow(BaseException):
+    """An input has had its time. No handler of errors stops this."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng, self.outcome = rng, Outcome()
+
+class Fuzz:
+    """Inputs for doors. One that takes longer than *seconds* of the processor is a fault; 0: none does."""
+
+    def __init__(self, rng: random.Random, seconds: float = 0.0) -> None:
+        self._rng, self._seconds, self.outcome = rng, seconds, Outcome()
+        if seconds:
+            signal.signal(signal.SIGPROF, self._end)
+
+    @staticmethod
+    def _end(*_: object) -> None:
+        raise TooSlow
 
     def run(self, tried: list[Door], inputs: int, rounds: int = 1) -> None:
         """Try some inputs, of each door as many as its share says."""
@@ -71,14 +85,17 @@ class Fuzz:
     def _try(self, door: Door, given: Any) -> None:
         found = self.outcome
         try:
+            signal.setitimer(signal.ITIMER_PROF, self._seconds)
             door.take(given)
             found.taken += 1
         except (ShardqError, DecodeError) as error:  # gRPC answers the second one with INVALID_ARGUMENT
             found.refused += 1
             if len(str(error)) > MAX_ERROR or SECRET in str(error):
                 self._fault(f"{door.name}: {str(error)[:1_500]}")
-        except Exception:  # noqa: BLE001 (that is what is looked for)
+        except (Exception, TooSlow):  # noqa: BLE001 (that is what is looked for)
             self._fault(f"{door.name}, {ascii(given)[:500]}: {traceback.format_exc()[-1_500:]}")
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _fault(self, text: str) -> None:
         if len(self.outcome.faults) < MAX_FAULTS:
@@ -103,7 +120,7 @@ class Started:
 def main(folder: str, seed: str, inputs: str) -> None:
     """Try all doors, and print what became of that."""
     logging.disable(logging.CRITICAL)
-    fuzz = Fuzz(random.Random(int(seed)))
+    fuzz = Fuzz(random.Random(int(seed)), MAX_SECONDS)
     fuzz.run(doors(Path(folder)), int(inputs), ROUNDS)
     print(json.dumps(asdict(fuzz.outcome)))
 

@@ -5,8 +5,10 @@ Doors that need a server, or a process of their own, have tests of their own (EL
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -148,6 +150,21 @@ def test_the_fuzz_sees_what_is_no_error_of_ours() -> None:
         fuzz = Fuzz(random.Random(0))
         fuzz.run([Door("one", (), number, take, spoil=lambda _, good: good)], 1)
         assert len(fuzz.outcome.faults) == faults
+
+
+def test_an_input_that_takes_for_ever_is_seen() -> None:
+    def take(_: int) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # as some code does
+                sum(range(1_000))
+
+    before = signal.getsignal(signal.SIGPROF)
+    try:
+        fuzz = Fuzz(random.Random(0), seconds=0.05)
+        fuzz.run([Door("one", (), 0, take, spoil=lambda _, good: good)], 1)
+    finally:
+        signal.signal(signal.SIGPROF, before)
+    assert "TooSlow" in fuzz.outcome.faults[0]
 
 
 def test_memory_that_grows_is_seen_and_what_is_loaded_once_is_none() -> None:
