@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import threading
@@ -121,8 +122,8 @@ class Faults:
         eventually(lambda: sentinels.primary_port() == spare.port, 60, every=0.1, what="another primary")
         old.start()
         pair.primary, pair.replicas = spare, [old]
-        eventually(lambda: spare.info("replication")["role"] == "master", 60, every=0.1, what="it is promoted")
-        eventually(lambda: old.info("replication")["role"] == "slave", 60, every=0.1, what="the old one follows")
+        eventually(lambda: _is(spare, "master"), 60, every=0.1, what="it is promoted")
+        eventually(lambda: _is(old, "slave"), 60, every=0.1, what="the old one follows")
         pair.wait_in_sync(60)
         for each in sentinels.members:
             eventually(lambda each=each: _knows_replica(each, sentinels.service), 60, every=0.1, what="all is known")  # type: ignore[misc]
@@ -258,10 +259,17 @@ def paused(node: Server) -> Iterator[None]:
         node.resume()
 
 
+def _is(server: Server, role: str) -> bool:
+    """Whether a server has that role. While it gets one it closes its connections."""
+    with contextlib.suppress(RedisError, OSError):
+        return bool(server.info("replication")["role"] == role)
+    return False
+
+
 def _knows_replica(sentinel: Server, service: str) -> bool:
     with sentinel.client() as client:
         try:
             found: Any = client.sentinel_slaves(service)  # type: ignore[no-untyped-call, unused-ignore]
-        except RedisError:
+        except (RedisError, OSError):
             return False
     return any(not each["is_sdown"] and not each["is_disconnected"] for each in found if "is_sdown" in each)
