@@ -20,7 +20,7 @@ from tests.gateway.conftest import TokenFile
 from tests.gateway.test_certificates import Files
 from tests.servers import free_ports
 from tests.soak.hour.notes import Notes
-from tests.soak.hour.staff import Post
+from tests.soak.hour.staff import START, Post
 from tests.waiting import eventually
 
 DISK_MIB: Final = 64
@@ -89,9 +89,9 @@ class Doors:
 
     def wait_ready(self) -> None:
         """Return once the gateway has stored something, and the others answer."""
-        eventually(lambda: self.stored() > 0, 60, every=0.2, what="the gateway stores")
+        eventually(lambda: self.stored() > 0, START, every=0.2, what="the gateway stores")
         for who in ("dashboard", "scaler"):
-            eventually(lambda who=who: self._answers(who), 60, every=0.2, what=f"the {who} answers")  # type: ignore[misc]
+            eventually(lambda who=who: self._answers(who), START, every=0.2, what=f"the {who} answers")  # type: ignore[misc]
 
     def _answers(self, who: str) -> bool:
         with contextlib.suppress(OSError):

@@ -143,9 +143,7 @@ class Faults:
     def _allow_loss(self, why: str, queues: list[str], since: float) -> None:
         until = time.monotonic()
         for each in queues:
-            self._notes.add(
-                "lost_allowed", queue=each, why=f"{why}: {level_of(each)}", **{"from": since, "until": until}
-            )
+            self._notes.add("lost_allowed", queue=each, why=level_of(each), by=why, **{"from": since, "until": until})
 
     def slots_moved(self, strike: Strike) -> None:
         """The slot of a queue, or of one of its partitions, goes to another node, a few keys at a time."""
