@@ -17,7 +17,6 @@ from typing import Final
 
 from shardq import BackendError
 from tests.clients import CLIENT_KINDS
-from tests.parts import JAVA
 from tests.servers import ServerKind
 from tests.soak.hour.changes import Changes
 from tests.soak.hour.dealer import Dealer, Probes
@@ -29,7 +28,7 @@ from tests.soak.hour.notes import Notes
 from tests.soak.hour.scheduled import missing
 from tests.soak.hour.staff import Post, Staff
 from tests.soak.hour.watch import Watch
-from tests.soak.hour.world import SCHEDULED, SPARKED, SURE, World
+from tests.soak.hour.world import SCHEDULED, SURE, World
 from tests.waiting import eventually
 
 BREATH: Final = (0.2, 2.0)
@@ -69,7 +68,7 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
     history.mkdir()
     ran = Ran(history)
     with ExitStack() as stack:
-        world = stack.enter_context(World(kind, folder, has_spark=seconds > 0 and JAVA.is_there()))
+        world = stack.enter_context(World(kind, folder))
         notes = {each: Notes(history, f"hour-{each}", each) for site in world.sites for each in site.queues}
         probes = Probes(world, notes)
         stack.callback(probes.close)
@@ -87,8 +86,6 @@ def run(kind: ServerKind | None, folder: Path, told: Path, seed: int, seconds: f
             changes = Changes(world, probes, rng)
             deck = faults.deck() | DoorFaults(doors, staff, rng).deck() | changes.deck(is_long=seconds > 0)
             ran.missing = {name: MISSING[name] for name in MISSING.keys() - deck.keys()}
-            if seconds and not JAVA.is_there():
-                ran.missing["faults of a Spark job"] = "there is no Java"
             dealer = Dealer(deck, probes, next(iter(notes.values())), rng)
             until = time.monotonic() + seconds
             while time.monotonic() < until or (not seconds and ran.dealt.total() < FEW):
@@ -127,8 +124,7 @@ def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long
 
     clustered = list(world.site_of("plain").queues)
     for role in ("produce", "read", "work"):
-        others = ("sure", EDGED) if role == "produce" else (SPARKED,)
-        mine = [each for each in clustered if each not in others]
+        mine = clustered if role != "produce" else [each for each in clustered if each not in ("sure", EDGED)]
         for kind in CLIENT_KINDS if is_long else rng.sample(CLIENT_KINDS, 1):
             add(role, kind, "cluster", mine)
     add("produce", "sync", "cluster", ["sure"], SURE)
@@ -138,9 +134,6 @@ def posts(world: World, history: Path, seed: int, rng: random.Random, *, is_long
     found.append(Post("work-command", command(world, "handlers:handle", "--queue", "plain", "--processes", "2")))
     if is_long:
         found.append(Post("work-schedule", command(world, "scheduled:tasks")))
-    if SPARKED in clustered:
-        words = [world.site_of(SPARKED).url, str(history), "{name}", str(history.parent / "checkpoint")]
-        found.append(Post("spark", ["-m", "tests.soak.hour.spark", *words], steady=True))
     return found
 
 

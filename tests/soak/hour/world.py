@@ -24,9 +24,6 @@ COMMON: Final[Mapping[str, Any]] = {"streams": 8, "streams_per_shard": 2, "max_d
 SCHEDULED: Final = "scheduled"
 """A queue of the cluster for a schedule's calls: nobody else writes to it, and it has workers of its own."""
 
-SPARKED: Final = "sparked"
-"""A queue of the cluster that a Spark job works through, where there is one."""
-
 PARTITIONS: Final = 4
 """How many a queue has that has some."""
 
@@ -62,9 +59,8 @@ class Site:
 class World:
     """All servers and queues."""
 
-    def __init__(self, kind: ServerKind | None, folder: Path, *, has_spark: bool) -> None:
+    def __init__(self, kind: ServerKind | None, folder: Path) -> None:
         self._kind, self._folder, self._stack = kind, folder, ExitStack()
-        self._clustered = [*CLUSTERED, *([SPARKED] if has_spark else [])]
 
     def __enter__(self) -> Self:
         with self._stack as stack:
@@ -85,7 +81,7 @@ class World:
         """Where queues are."""
         hosts = ",".join(f"{host}:{port}" for host, port in self.sentinels.addresses)
         return [
-            Site("cluster", self.cluster.url, self._clustered),
+            Site("cluster", self.cluster.url, list(CLUSTERED)),
             Site("pair", f"redis+sentinel://{hosts}/{self.sentinels.service}/0", ["paired"]),
             Site("single", self.proxy.url, [CLOCKED]),
         ]
