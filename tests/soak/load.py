@@ -17,10 +17,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from shardq import Delivery, LeaseLost, Queue
 from tests.clients import ClientKind, opened
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Habits:
     delay: float = 0.05  # of an ack, mostly
     late: float = 0.01  # odds that an ack comes at about the lease's end, or later
     nack: float = 0.01  # odds that a delivery is given back
+    reject: float = 0.0  # odds that it becomes a dead letter
     extend: float = 0.01  # odds that a lease is extended before
     timeout: float = 60.0
 
@@ -54,9 +57,9 @@ class Habits:
 class Log:
     """One file of events; each is one write, so a killed process leaves whole lines."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, ending: str = ".jsonl") -> None:
         self.name = name
-        self._file = os.open(folder / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(folder / f"{name}{ending}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def add(self, event: str, **facts: object) -> None:
         """Append one event."""
@@ -87,6 +90,10 @@ def produce(queue: Queue, log: Log, habits: Habits, stop: threading.Event) -> No
         stop.wait(rng.uniform(0, habits.pause))
 
 
+class Unanswered(Exception):
+    """A call has no outcome that a consumer could go by; it goes on without."""
+
+
 class Consumer:
     """Reads, waits a random time for each delivery, some beyond the lease's end, then acks or gives back."""
 
@@ -108,7 +115,12 @@ class Consumer:
         wait = 0.2 if not self._held else min(0.2, max(0.0, self._held[0][0] - time.monotonic()))
         count = 1 if self._rng.random() < 0.3 else self._rng.randint(2, max(2, habits.batch))
         asked = time.monotonic()
-        deliveries = self._queue.read_many(count, block=wait, visibility_timeout=habits.lease)
+        try:
+            deliveries = self._ask(
+                "read_many", lambda: self._queue.read_many(count, block=wait, visibility_timeout=habits.lease)
+            )
+        except Unanswered:
+            return
         at = time.monotonic()
         for index, delivery in enumerate(deliveries):
             number = next(self._numbers)
@@ -118,6 +130,10 @@ class Consumer:
                 ends=at + habits.lease, batch=index,
             )  # fmt: skip
             heapq.heappush(self._held, (at + self._patience(), number, delivery))
+
+    def _ask(self, verb: str, call: Callable[[], T]) -> T:
+        """What a call returns. A consumer that outlives errors raises Unanswered here."""
+        return call()
 
     def _patience(self) -> float:
         if self._rng.random() < self._habits.late:
@@ -132,21 +148,28 @@ class Consumer:
                 self._extend(number, delivery)
             else:
                 due.append((number, delivery))
-        backs = [pair for pair in due if self._rng.random() < self._habits.nack]
-        dones = [pair for pair in due if pair not in backs]
-        for number, delivery in backs:
-            self._one("nack", number, delivery)
+        verbs = [self._verb() for _ in due]
+        for verb, (number, delivery) in zip(verbs, due, strict=True):
+            if verb != "ack":
+                self._one(verb, number, delivery)
+        dones = [pair for verb, pair in zip(verbs, due, strict=True) if verb == "ack"]
         if len(dones) > 2:
             self._many(dones)
         else:
             for number, delivery in dones:
                 self._one("ack", number, delivery)
 
+    def _verb(self) -> str:
+        draw = self._rng.random()
+        if draw < self._habits.nack:
+            return "nack"
+        return "reject" if draw < self._habits.nack + self._habits.reject else "ack"
+
     def _extend(self, number: int, delivery: Delivery) -> None:
         lease = self._habits.lease
         try:
-            delivery.extend(lease)
-        except LeaseLost:
+            self._ask("extend", lambda: delivery.extend(lease))
+        except (LeaseLost, Unanswered):
             return
         now = time.monotonic()
         self._log.add("extended", by=self._log.name, n=number, until=now + delivery.remaining, ends=now + lease)
@@ -154,19 +177,35 @@ class Consumer:
 
     def _one(self, verb: str, number: int, delivery: Delivery) -> None:
         name = self._log.name
-        self._log.add("settling", by=name, n=number, verb=verb, at=time.monotonic())
+        delay = self._rng.choice((0.0, 0.0, 0.05)) if verb == "nack" else 0.0
+        self._log.add("settling", by=name, n=number, verb=verb, at=time.monotonic(), delay=delay)
         try:
-            delivery.ack() if verb == "ack" else delivery.nack(delay=self._rng.choice((0.0, 0.0, 0.05)), error="soak")
+            self._ask(verb, lambda: self._settle_one(verb, delivery, delay))
             ok = True
         except LeaseLost:
             ok = False
+        except Unanswered:
+            return
         self._log.add("settled", by=name, n=number, ok=ok, at=time.monotonic())
+
+    @staticmethod
+    def _settle_one(verb: str, delivery: Delivery, delay: float) -> None:
+        if verb == "nack":
+            delivery.nack(delay=delay, error="soak")
+        elif verb == "reject":
+            delivery.reject("soak")
+        else:
+            delivery.ack()
 
     def _many(self, dones: list[tuple[int, Delivery]]) -> None:
         name, sent = self._log.name, time.monotonic()
         for number, _ in dones:
             self._log.add("settling", by=name, n=number, verb="ack", at=sent)
-        lost = {id(delivery.received) for delivery in self._queue.ack_many([delivery for _, delivery in dones])}
+        try:
+            late = self._ask("ack_many", lambda: self._queue.ack_many([delivery for _, delivery in dones]))
+        except Unanswered:
+            return
+        lost = {id(delivery.received) for delivery in late}
         for number, delivery in dones:
             self._log.add("settled", by=name, n=number, ok=id(delivery.received) not in lost, at=time.monotonic())
 

@@ -23,10 +23,14 @@ class Sums:
     def __init__(self, found: History, unsure: Set[str] = NOBODY) -> None:
         self._begun = _ordered(found.tried.values())
         ends: dict[str, tuple[float, float]] = {}
+        acked = {lease.id for lease in found.leases if lease.verb == "ack" and lease.ok is not False}
         for lease in found.leases:
             if lease.verb in ENDS and lease.ok is not False:
                 asked, done = ends.get(lease.id, (math.inf, math.inf))
-                ends[lease.id] = min(asked, _settling(lease)), min(done, lease.settled if lease.ok else math.inf)
+                over = lease.settled if lease.ok else math.inf
+                if lease.verb != "ack" and lease.id in acked:  # it was a dead letter for a while
+                    over = math.inf
+                ends[lease.id] = min(asked, _settling(lease)), min(done, over)
         values = {lease.id: lease.value for lease in found.leases}
         sure = {
             value

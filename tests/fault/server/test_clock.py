@@ -26,14 +26,14 @@ SOON = 15.0
 class Shimmed(Server):
     """A server whose clock can be moved."""
 
-    def __init__(self, kind: ServerKind, folder: Path) -> None:
+    def __init__(self, kind: ServerKind, folder: Path, **settings: Any) -> None:
         library, starter, self._offset = folder / "shim.so", folder / "server", folder / "offset"
         source = Path(__file__).with_name("clockshim.c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
         self._offset.write_bytes(bytes(8))
         starter.write_text(f'#!/bin/sh\nCLOCKSHIM={self._offset} LD_PRELOAD={library} exec {kind.binary} "$@"\n')
         starter.chmod(0o755)
-        super().__init__(replace(kind, binary=str(starter)))
+        super().__init__(replace(kind, binary=str(starter)), **settings)
 
     def jump(self, milliseconds: int) -> None:
         """Move the clock, relative to the true time."""

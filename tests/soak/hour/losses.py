@@ -25,6 +25,9 @@ It may lose a write; then the message is gone, or stored again by a call without
 lease at any level, for these wait for no replica.
 """
 
+RENUMBERED: Final = 60.0
+"""Seconds after a promotion in which messages may have numbers that others had before it."""
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -62,7 +65,10 @@ class Windows:
 
     def loss(self, queue: str, kind: Kind, broken: Broken) -> Loss | None:
         """The loss that explains a broken promise, if one does."""
-        window = self.covering(queue, broken.done) if kind in LOSES else None
+        begin, end = broken.done
+        if kind is Kind.OUT_OF_ORDER:  # numbers that a promotion lost are given again
+            begin -= RENUMBERED
+        window = self.covering(queue, (begin, end)) if kind in LOSES else None
         return Loss(queue, kind, broken.text, window) if window else None
 
     def covering(self, queue: str, done: Span) -> LostAllowed | None:

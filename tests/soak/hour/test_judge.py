@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.soak.history import history
 from tests.soak.hour import made
 from tests.soak.hour.events import typed
 from tests.soak.hour.judge import Judgement, judge, judged
@@ -18,6 +19,7 @@ from tests.soak.hour.made import BEGIN, LEASE, Event
 from tests.soak.hour.record import Record
 from tests.soak.hour.spans import Spans
 from tests.soak.hour.violation import LOOK, Kind
+from tests.soak.sums import Sums
 
 Logs: TypeAlias = dict[str, list[Event]]
 Mutation: TypeAlias = Callable[[Logs], object]
@@ -315,6 +317,32 @@ def test_a_queue_whose_workers_read_ahead_tells_no_order() -> None:
     swap_order(logs)
     next(every(logs, "got", queue="sure"))["asked"] -= 60
     assert judgement(logs).violations == []
+
+
+def test_numbers_that_a_promotion_lost_may_be_given_again() -> None:
+    logs = made.run()
+    swap_order(logs)
+    (wrong,) = judgement(logs).violations
+    at = Story(logs).got["asked"] - 5
+    logs["faults"].append({"e": "lost_allowed", "queue": "sure", "why": "process", "from": at - 1, "until": at})
+    assert wrong.kind is Kind.OUT_OF_ORDER
+    assert judgement(logs).violations == []
+
+
+def test_a_dead_letter_that_came_again_may_be_counted_until_it_was_acked() -> None:
+    got = {"e": "got", "by": "c", "id": "1-1-0", "value": "v", "count": 1, "until": 9.0, "ends": 9.0, "batch": 0}
+    events = [
+        {"e": "try", "values": ["v"], "at": 0.0},
+        {"e": "wrote", "values": ["v"], "ids": ["1-1-0"], "at": 0.5},
+        {**got, "n": 0, "asked": 1.0, "at": 1.0},
+        {"e": "settling", "by": "c", "n": 0, "verb": "reject", "at": 2.0},
+        {"e": "settled", "by": "c", "n": 0, "ok": True, "at": 2.5},
+        {**got, "n": 1, "asked": 7.0, "at": 7.0},
+        {"e": "settling", "by": "c", "n": 1, "verb": "ack", "at": 8.0},
+        {"e": "settled", "by": "c", "n": 1, "ok": True, "at": 8.5},
+    ]
+    found = history(map(typed, events))
+    assert [Sums(found).undone(at, at) for at in (1.5, 5.0, 9.0)] == [(1, 1), (0, 1), (0, 0)]
 
 
 def test_each_kind_is_shown_by_a_history_and_says_where_to_look() -> None:
