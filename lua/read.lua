@@ -431,7 +431,7 @@ local function finds_nothing(q, till, watch, turn, stays)
 end
 
 -- Leaves sizes in the place of payloads, for a caller that fetches these where it needs them (peek.lua). Headers of
--- entries are left out, too; what another program wrote stays as it is.
+-- entries are left out, too; entries of another program stay as they are.
 local function strip_payloads(q)
   for at = 2, #q.entries, 2 do
     for _, entry in ipairs(q.entries[at]) do

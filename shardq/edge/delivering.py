@@ -80,7 +80,7 @@ def _limit() -> Limit:
 
 @dataclass(slots=True)
 class Progress:
-    """What the delivery does. Only the delivery changes it.
+    """The state of the delivery. Only the delivery changes it.
 
     `Edge.status` returns one. `state` is one word for it, and `last_error` says why it was interrupted last.
     `in_flight` messages are sent and not answered, and `window` is how many may be. Since the process began `sent` were

@@ -68,7 +68,7 @@ class SpoolCounts(NamedTuple):
 
     `waiting` counts all that is neither acked nor refused, `held` those of them that the gateway does not take for now,
     `forgotten` what was refused or dropped and is not kept any more. `bytes` are those of the messages, `file_bytes`
-    what the files take. `oldest_at` is when the oldest was put, or 0. Of all that was ever put, `accepted` messages
+    what the files take. `oldest_at` is when the oldest was put, or 0. Among all that were ever put, `accepted` messages
     came into the spool, `acked` were stored by the gateway, `refused` were refused for good, and `dropped` made room
     for others. `Edge.status` returns one.
     """

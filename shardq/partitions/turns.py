@@ -1,16 +1,16 @@
 """Turns: which partitions a client reads next, and how many messages of each. Pure, soft, for one client and queue.
 
-It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
-ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. Each read
-and glance tells the score of the first of these: how many messages it has in flight, and how many seconds of service
-it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
+It is the engine's own rule one level up. The messages that a partition has to give are its weight: its quiet messages,
+of tenants that follow nobody, and its turns, the shard keys that wait for one, each as often as its weight says. Each
+read and glance tells the score of the first of these: how many messages it has in flight, and how many seconds of
+service it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
 
 - to a partition with quiet messages first, but for one of eight;
 - else to the one whose first has fewest in flight; among these, to the one whose first has received least.
 
 The service of each partition counts from a zero of its own. So the virtual time of one that comes is taken for as much
-as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not
-answered yet, each stands for one in flight more of another of those who wait there.
+as the least that the others have: the `claim` of each counts from there. Each message that was asked for and is not
+answered yet stands for one in flight more of another of those who wait there.
 
 Nothing here is believed for long: a reader that has read elsewhere for a while looks again (`to_glance`), and so does
 one that has settled work that took long. Whatever it says, a read that finds nothing asks all partitions before it says
@@ -37,7 +37,7 @@ MEAN_WORK: Final = 0.001
 """Seconds of service that a message counts as, until its partition tells what it was charged."""
 
 BESIDE_QUIET: Final = 8
-"""Messages of which one is dealt to those that wait for a turn: quiet ones, without end, must not starve them."""
+"""One of this number of messages goes to those that wait for a turn: quiet ones, without end, must not starve them."""
 
 FRESH_SECONDS: Final = 0.010
 """Seconds for which a partition need not be looked at after it was heard."""
@@ -71,7 +71,7 @@ MAX_IN_A_ROW: Final = 8
 
 
 class PartitionTurn:
-    """What is known of one partition. All times are seconds of the local clock.
+    """The numbers that are known of one partition. All times are seconds of the local clock.
 
     Its first one that waits for a turn has `level` messages in flight for its weight. `claim` is what that one has
     received, and `base` the part of it that makes the partitions comparable; NaN while nothing is known of it. It was
@@ -122,7 +122,7 @@ class PartitionTurns:
             known[at] if any(kept[at : at + 1]) else PartitionTurn() for at in range(partitions)
         ]
         self._max_behind: float = MAX_BEHIND + lease
-        # The least claim of those that wait, when it was seen last: who comes anew begins there.
+        # The least claim of those that wait, when it was seen last: a shard key that comes again begins there.
         self._least: float = before._least if before else 0.0
         self._dealt = self._paid = 0  # messages, to tell one of eight; those for which looks were earned
         self._stayed = 0  # messages that were dealt in a row where a reader acked
@@ -134,12 +134,12 @@ class PartitionTurns:
         self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
 
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
-        """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
+        """Return how many messages to read by partition, *count* at most; {} if nothing is known of any.
 
         Dealt messages count as asked for until they are `answered`. A reader of one message may *stay* in the partition
-        that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
-        partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
-        asks for that wherever something is, or has not been looked for of late.
+        that it acks, since both take one call then; not for long, and not beside quiet messages. *among* names the
+        partitions from which a reader who has some wants the rest; by default, of any. Then one that wants more than
+        is known asks for that wherever something is, or has not been looked for of late.
         """
         found: Counter[int] = Counter()
         if stay is not None and self._may_stay(stay):
@@ -155,7 +155,7 @@ class PartitionTurns:
             if at is None:
                 break
             self._ask(found, at)
-            # Of a tenant that waits for a turn more may wait behind: its turn stays.
+            # More messages of a tenant that waits for a turn may wait behind: its turn stays.
             if left[at][0]:
                 left[at][0] -= 1
         if among is None and found.total() < count:
@@ -244,7 +244,7 @@ class PartitionTurns:
         return not turn.weight, turn.level, turn.claim
 
     def unheard(self, since: float) -> list[int]:
-        """Return the partitions of which nothing was heard at local time *since* or later, but those left out."""
+        """Return the partitions that told nothing at local time *since* or later, but those left out."""
         return [at for at, turn in enumerate(self._turns) if turn.heard_at < since and at not in self.out]
 
     def forget(self, partition: int) -> None:

@@ -12,7 +12,7 @@ from shardq.reports.pictures import Bar, bars
 from shardq.reports.tables import Row, Tables
 from shardq.reports.told import Table, Told
 
-TITLE: Final = "Who is noisier than usual"
+TITLE: Final = "Tenants that are noisier than usual"
 SCORE: Final = 5.0
 """Deviations from the usual, beyond what all did more, from which on a tenant is noisy."""
 PEAK: Final = 1.5
@@ -45,7 +45,7 @@ def _is_noisy(row: Row) -> bool:
 def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> str:
     if not noisy:
         if len(new) == len(rows):
-            return f"What is usual is not known yet: nobody wrote for {DAYS} days before the last one."
+            return f"The usual level is not known yet: nobody wrote for {DAYS} days before the last one."
         return "Nobody was noisier than usual."
     first = max(noisy, key=lambda row: float(row["seconds"]))
     more = plural(len(noisy) - 1, "other was", "others were")
@@ -59,7 +59,7 @@ def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> s
 def _remarks(rows: Sequence[Row], new: Sequence[Row]) -> list[str]:
     found = []
     if new and len(new) < len(rows):
-        found.append(f"What is usual is not known of {plural(len(new), 'tenant')} that came in the last {DAYS} days.")
+        found.append(f"The usual level is not known of {plural(len(new), 'tenant')} that came in the last {DAYS} days.")
     most = max((row["all_times"] for row in rows), default=1.0)
     if most > 1.2:
         found.append(f"All tenants together did {most:.1f} times as much as usual, which counts for nobody.")

@@ -21,10 +21,10 @@ from shardq.sharding import MAX_STREAMS
 
 ABOUT = """How many streams keep tenants apart? While --noisy tenants flood their shards, the share --isolation of all
 others shall keep a clean stream, one that no flood writes to. With larger shards fewer streams suffice, but each flood
-keeps more streams busy, and a message in a clean stream waits for one message of each busy stream. Of the plans that
-reach the share, the one with the smallest product of streams and busy streams is chosen. With --streams and --per-shard
-it shows what these give. Times and bytes were measured on one small machine (docs/benchmarks.md), so take them as
-ratios. This command needs no server.
+keeps more streams busy, and a message in a clean stream waits for one message of each busy stream. Among the plans
+that reach the share, the one with the smallest product of streams and busy streams is chosen. With --streams and
+--per-shard it shows what these give. Times and bytes were measured on one small machine (docs/benchmarks.md), so take
+them as ratios. This command needs no server.
 
 --names reads shard keys, one per line, and gives each a shard that shares at most --max-overlap streams with any
 other. A later name never changes the shard of an earlier one. `shardq assign` stores such shards with a queue."""
