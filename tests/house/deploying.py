@@ -26,6 +26,7 @@ import yaml
 
 from shardq import Client
 from tests.house.installed import satisfied
+from tests.house.terminals import PATIENCE
 from tests.parts import prometheus
 from tests.waiting import eventually
 
@@ -43,11 +44,13 @@ def running(words: list[str], folder: Path, environment: dict[str, str]) -> Iter
     with log.open("wb") as told:
         program = subprocess.Popen(words, cwd=folder, env=environment, stdout=told, stderr=told)
     try:
-        eventually(lambda: STARTED.search(log.read_text()) or program.poll() is not None, 60, what=f"{words} starts")
+        eventually(
+            lambda: STARTED.search(log.read_text()) or program.poll() is not None, PATIENCE, what=f"{words} starts"
+        )
         assert program.poll() is None, log.read_text()
         yield program
         program.send_signal(signal.SIGTERM)
-        code = program.wait(60)
+        code = program.wait(PATIENCE)
         assert code in (0, -signal.SIGTERM), log.read_text()  # uvicorn ends by the signal
     finally:
         program.kill()

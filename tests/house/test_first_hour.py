@@ -47,7 +47,7 @@ def test_each_page_leads_to_the_next(page: str, following_page: str) -> None:
     assert ROOT / following_page in linked
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_first_hour_is_followed(record_property: Callable[[str, object], None]) -> None:
     parts.CURL.need()
     pages = following.hour()
@@ -55,7 +55,7 @@ def test_the_first_hour_is_followed(record_property: Callable[[str, object], Non
         record_property("note", f"the first alert was not tried: {parts.PROMETHEUS}")
     told = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", "--together", *pages],
-        cwd=ROOT, capture_output=True, text=True, timeout=280,
+        cwd=ROOT, capture_output=True, text=True, timeout=580,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
     for line in told.stdout.splitlines():
