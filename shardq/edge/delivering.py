@@ -30,7 +30,7 @@ from shardq.edge.complaints import Complaints
 from shardq.edge.compression import Compressor, Trainer, trained
 from shardq.edge.connection import ConnectionEnded, GatewayConnection, connected
 from shardq.edge.effort import Effort
-from shardq.edge.file import STEP
+from shardq.edge.file import ROWS_OF_STEP
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.parcels import COLUMNS, Packed, Parcel, ParcelBounds, Ready, packed, request_of
 from shardq.edge.places import FINAL_REASONS, TOO_LARGE, GatewayPlaces, place_of
@@ -427,7 +427,7 @@ class Delivering:
 
         Return False if the spool cannot be written now: messages go out anyway, and this is tried again.
         """
-        if not (found := dict(islice(self._acked.items(), STEP))):
+        if not (found := dict(islice(self._acked.items(), ROWS_OF_STEP))):
             return True
         try:
             gone = await self._in_thread(lambda: self._spool.acked(found.values()))

@@ -15,10 +15,10 @@ from shardq.reports.told import Table, Told
 TITLE: Final = "Tenants that are noisier than usual"
 SCORE: Final = 5.0
 """Deviations from the usual, beyond what all did more, from which on a tenant is noisy."""
-PEAK: Final = 1.5
-"""And this factor of the most of its earlier days."""
-SHARE: Final = 0.01
-"""And at least this share of the work of its queue."""
+PEAK_FACTOR: Final = 1.5
+"""A noisy tenant has also more than the most of its earlier days times this factor."""
+MIN_SHARE: Final = 0.01
+"""A noisy tenant has also at least this share of the work of its queue."""
 DAYS: Final = 7
 """Days before that must be known: nobody knows what is usual for a tenant that is new."""
 COLUMNS: Final = ("tenant", "work", "usual", "times", "jobs", "of queue")
@@ -37,8 +37,8 @@ def _is_noisy(row: Row) -> bool:
     return bool(
         row["days"] >= DAYS
         and row["score"] > SCORE
-        and row["seconds"] > PEAK * row["peak_s"]
-        and (row["share"] or 0.0) >= SHARE
+        and row["seconds"] > PEAK_FACTOR * row["peak_s"]
+        and (row["share"] or 0.0) >= MIN_SHARE
     )
 
 
