@@ -174,7 +174,6 @@ layers: $(STAMP) ## imports flow one way (the contract is in pyproject.toml)
 
 lua: $(STAMP) ## the house's rules for Lua, the rights that it takes, and luacheck where it is on PATH
 	@$(PY) -m tests.house.lua_lint
-	@$(PY) -m tests.house.lua_rights --check
 
 docs: $(STAMP) ## run the code blocks of README.md and docs/, and look up the names that they show
 	@$(PY) -m pytest -q tests/house/test_docs.py tests/house/test_names.py
@@ -230,5 +229,5 @@ release: $(STAMP) ## what is published, of the last commit, into dist/: wheel an
 	@$(PY) -m tests.house.release
 
 clean: ## remove what the other targets made, .venv too
-	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist .lua_cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,7 +40,7 @@ end
 
 -- Reads the changes that follow version `have`, at most `count` of them, as {verb, member, verb, member, ...}, and the
 -- stamp of the last one. The entry of `have` itself must still be there and carry the stamp that the caller knows, and
--- the ids must follow each other; otherwise, what was found up to there is all that is returned.
+-- the ids must follow each other; otherwise, the reply has only the changes up to there.
 local function read_changes(r, have, stamp, count)
   local entries = call('XRANGE', r.changes, change_id(have), '+', 'COUNT', count + 1)
   local flat = {}

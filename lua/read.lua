@@ -432,7 +432,7 @@ local function finds_nothing(q, till, watch, turn, stays)
 end
 
 -- Leaves sizes in the place of payloads, for a caller that fetches these where it needs them (peek.lua). Headers of
--- entries are left out, too; what another program wrote stays as it is.
+-- entries are left out, too; entries of another program stay as they are.
 local function strip_payloads(q)
   for at = 2, #q.entries, 2 do
     for _, entry in ipairs(q.entries[at]) do
@@ -501,19 +501,18 @@ local MOST_HOLDER = 64
 local LEASE_DIGITS = 9 -- of a time in ms: 11 days and a half
 local BLOCK_DIGITS = 11 -- three years
 local CLOCK_DIGITS = 13 -- a time of the server
-local DUE_DIGITS = 4 -- eighths of as many messages as one read asks for
 
 -- Takes the head apart. A text that is no number here is none of the pattern, and no number may be larger than its
 -- range. (The width is bounded by the streams that there are.)
 local function read_head(text)
   local count, holder, visibility, blocks, width, prefer, all, watch, turn, due, bare =
-    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*)=?(%d*) ?(b?)$')
+    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*)=?(%d?%d?%d?%d?) ?(b?)$')
   count = count and count + 0
   if not count or count > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
-    or #watch > CLOCK_DIGITS or #turn > CLOCK_DIGITS or #due > DUE_DIGITS or #holder > MOST_HOLDER then
+    or #watch > CLOCK_DIGITS or #turn > CLOCK_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
   end
-  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn, tonumber(due), bare
+  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn, due, bare
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
@@ -549,7 +548,7 @@ function verbs.read(KEYS, ARGV)
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
   q.ends_text, q.visibility = spell(q.ends), visibility
-  if due then q.adds_due = due end
+  if due ~= '' then q.adds_due = due + 0 end
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'

@@ -7,7 +7,7 @@
 --   `schedules`     of stored ones: name -> "size:owner" and what it is (shardq/ops/schedules/record.py); the owner is
 --                   the shard key, or its parent, in whose share of `max_schedules` it counts ('H:')
 --   `schedule_due`  name -> of stored ones when a worker looks at it next, in ms: at its next slot, and once a day;
---                   NEVER if it is paused. Of the program's FAR + the time in ms since which it was known to be in use
+--                   NEVER if it is paused. Those of the program: FAR + the ms since which it was known to be in use
 local MOST_FIXED = 10000 -- schedules of programs that are remembered
 local TOO_FAR = 90000000 -- ms, 25 hours: a look that is further ahead was noted by a clock that was wrong
 local FORGOTTEN = 34560000000 -- ms, 400 days: a schedule of the program without slots for so long is forgotten

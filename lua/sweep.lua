@@ -1,7 +1,7 @@
 -- Verbs that read all that a queue holds outside of its streams, a piece in each call: holders, alone, states, sample.
--- They only read. A reader that asks for them in this order misses no message: what leaves an overflow lies by itself
--- from then on, and HSCAN returns every field that is there from its beginning to its end. Blocks and bodies it reads
--- by plain commands, which takes a fifth of the time.
+-- They only read. A reader that asks for them in this order misses no message: messages that leave an overflow lie by
+-- themselves from then on, and HSCAN returns every field that is there from its beginning to its end. Blocks and bodies
+-- it reads by plain commands, which takes a fifth of the time.
 local SCANNED_WITH_BODIES = 10 -- where HSCAN cannot leave out the values, it looks at fewer by this factor
 
 -- Returns a piece of the names in `bodies`: where to continue, a list, and the distance of the names in it.

@@ -69,11 +69,11 @@ class ConfigError(ShardqError, ValueError):
 
 
 class ExtraMissing(ConfigError, ImportError):
-    """What was imported or called needs packages that an extra of shardq brings, and one of them is not installed."""
+    """A module or a call needs packages that an extra of shardq brings, and one of them is not installed."""
 
 
 class NotHere(ConfigError, ImportError):
-    """What was imported or called needs what this system lacks, such as file locks of POSIX on Windows."""
+    """A module or a call needs something that this system lacks, such as file locks of POSIX on Windows."""
 
 
 class PatternError(ConfigError):
@@ -149,7 +149,7 @@ class Unrouted(ShardqError):
 
 
 class NotAvailable(ShardqError):
-    """What was asked of a message is not there, or not yet. An endpoint that tells of messages catches this class."""
+    """The state or result of a message is not there, or not yet. Endpoints that tell of messages catch this class."""
 
 
 class MessageNotFound(NotAvailable):

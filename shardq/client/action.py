@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Action:
-    """An action by a filter that was begun, or taken over. It goes on while somebody waits for it, in this process.
+    """An action by a filter that was begun, or taken over. It runs while somebody waits for it, in this process.
 
     Others see it by `actions()` of the queue, and may stop it. If this process is silent for 30 s, they may take it
     over; then `wait` raises LeaseLost, and does nothing more.
@@ -40,7 +40,7 @@ class Action:
 
     @property
     def kind(self) -> ActionKind:
-        """What it does."""
+        """The kind of action."""
         return self._running.record.asked.kind
 
     @property
@@ -59,7 +59,7 @@ class Action:
         return self._running.left
 
     def wait(self, timeout: float | None = None) -> ActionStatus:
-        """Work on it until it is over, or for *timeout* seconds, and return how it is then. Call it again to go on.
+        """Work on it until it is over, or for *timeout* seconds, and return how it is then. Call it again to continue.
 
         It is "failed" with a `problem` if the queue has no room for more messages. LeaseLost if another process took it
         over; ConfigError if this process waits for it already.
@@ -81,7 +81,7 @@ class Action:
         return self._runner.run(actions.status(self._running, timeout))
 
     def stop(self, *, by: str | None = None, note: str | None = None, timeout: float | None = None) -> ActionStatus:
-        """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns.
+        """Stop it with its next piece: earlier pieces stay done. It is over then, and `wait` returns.
 
         *by* and *note* say in the journal who asked for it (by default this client) and why. ConfigError when Redis has
         forgotten it.

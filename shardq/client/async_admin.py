@@ -61,7 +61,7 @@ class AsyncQueueAdmin:
     """The part of `AsyncQueue` that operators and autoscalers need. Every call may raise what `AsyncQueue` says."""
 
     state: QueueState
-    """For the parts of shardq: what the client knows of the queue."""
+    """For the parts of shardq: the client's knowledge of the queue."""
     _client: AsyncRunner
     _codecs: Codecs
 
@@ -224,7 +224,7 @@ class AsyncQueueAdmin:
         until they are empty.
 
         A change of partitions takes 5.5 seconds more than its calls: until then all clients know of it
-        (docs/partitions.md). If it ends by an error, call it again: it goes on. Partitions above the new number are
+        (docs/partitions.md). If it ends by an error, call it again: it continues. Partitions above the new number are
         removed an hour after the last write, or after the `dedup_window` if that is longer. ConfigError if another
         client changes the partitions meanwhile.
 
@@ -258,7 +258,7 @@ class AsyncQueueAdmin:
 
         A shard key that has a stored shard keeps it; all others stay with the shard that hashing deals them.
         *max_overlap* is by default what it was before, at first 1. Either all names get a shard or none does, and all
-        clients follow. Return the assignment after that. ConfigError when there is no room for so many shards.
+        clients follow. Return the assignment after that. ConfigError when there is no room for these shards.
 
         >>> assignment = await queue.assign(["acme", "umbrella"])
         >>> len({*assignment["acme"]} & {*assignment["umbrella"]}) <= 1
@@ -489,7 +489,7 @@ class AsyncQueueAdmin:
     ) -> None:
         """Deliver nothing of a shard key (of a parent: of all its children), or of the whole queue if None.
 
-        It ends after *seconds* (at most 366 days) by the server's clock, or with `resume`. Writes go on, and so does
+        It ends after *seconds* (at most 366 days) by the server's clock, or with `resume`. Writes continue, and so does
         what is in flight. Readers pass over what is paused and do not ask again and again.
 
         *by* (1 to 100 characters, by default this client's name) says who asks for it, and *note* (at most 200) why.
@@ -511,9 +511,9 @@ class AsyncQueueAdmin:
         note: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Go on with a shard key that is paused, or with the whole queue if None. Blocked readers are woken.
+        """End the pause of a shard key, or that of the whole queue if None. Blocked readers are woken.
 
-        A shard key that was paused by itself stays so when the queue goes on. *by* and *note* are as of `pause`.
+        A shard key that was paused by itself stays so when that of the queue ends. *by* and *note* are as of `pause`.
         QueueMissing if there is no such queue.
 
         >>> await queue.pause()
@@ -629,7 +629,7 @@ class AsyncQueueAdmin:
     async def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
         """Return up to *count* events (1 to 10,000) of the queue's journal after position *after* (docs/journal.md).
 
-        Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
+        Continue after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
         many are kept. QueueMissing if there is no such queue.
 
         >>> config = await queue.configure(journal=1_000)
@@ -676,7 +676,7 @@ class AsyncQueueAdmin:
         rule of writes: QueueFull if that is none, and PartlyDone if it is some of them. The text says how many were
         left. *by* and *note* say in the journal who asked for it (by default this client) and why.
 
-        By a `Where` begin an action on those that it selects, the oldest first, and return it: it goes on while
+        By a `Where` begin an action on those that it selects, the oldest first, and return it: it runs while
         somebody waits for it (docs/actions.md). *rate* is how many a second, evenly (None: as fast as it can), *limit*
         how many at most. It is about the letters that there are when it begins, each once. One action runs at a time on
         a queue: ConfigError if another does.
@@ -738,7 +738,7 @@ class AsyncQueueAdmin:
     async def stop_action(
         self, action_id: str, *, by: str | None = None, note: str | None = None, timeout: float | None = None
     ) -> ActionStatus:
-        """Stop an action, whoever works on it: it ends with its next piece. ConfigError if there is none of this id.
+        """Stop an action in any process: it ends with its next piece. ConfigError if there is none of this id.
 
         *by* and *note* say in the journal who asked for it (by default this client) and why.
 
@@ -750,7 +750,7 @@ class AsyncQueueAdmin:
         return await self._client.run(operate.actions.stop(self.state, action_id, timeout, Who(by, note)))
 
     async def take_over(self, action_id: str, *, timeout: float | None = None) -> AsyncAction:
-        """Return an action to go on with in this process: one that is abandoned, failed or stopped. Wait for it.
+        """Return an action to continue in this process: one that is abandoned, failed or stopped. Wait for it.
 
         The process that had it does nothing more of it. ConfigError if somebody works on it, it is done, or another
         one is under way.

@@ -113,7 +113,7 @@ class AsyncQueue(AsyncQueueAdmin):
     ) -> Written:
         """Store one message and return its id. It is stored once, however often the connection breaks.
 
-        Of a call of a task the id is an `AsyncJob`, which knows the type of its result.
+        The id of a call of a task is an `AsyncJob`, which knows the type of its result.
 
         *payload* is encoded by the client's codec. *shard_key*, usually the tenant's name, chooses the streams that the
         message may go to. A read delivers the message from *delay* seconds on and no more after *deadline* seconds,
@@ -209,7 +209,7 @@ class AsyncQueue(AsyncQueueAdmin):
 
         *ack* is a delivery, or several, of this queue and client. They are settled as done ahead of the read, in the
         same round trip, and do not wait for a message. One whose lease was lost, or whose message was cancelled, gets
-        `lost`, and a line in the log; the read goes on. A delivery that has its answer is not acked again, so after
+        `lost`, and a line in the log; the read continues. A delivery that has its answer is not acked again, so after
         Empty or an error you may give the same delivery to the next read. An error means that the read has kept no
         message: what it was granted is given back.
 
@@ -432,7 +432,7 @@ class AsyncQueue(AsyncQueueAdmin):
         """Return the result of a message, as soon as it is done, but wait at most *timeout* seconds (docs/results.md).
 
         *timeout* is by default the client's; with 0 the call only looks. All waits of a client on this queue share one
-        connection, and go on while Redis does not answer. ResultPending if the message is not done by then, or
+        connection, and continue while Redis does not answer. ResultPending if the message is not done by then, or
         BackendTimeout if Redis gives no answer then. NoResult if it has no result and will have none; MessageDead if it
         became a dead letter. CodecError if this client cannot decode the result; ConfigError if the queue keeps no
         results, and QueueMissing if there is no such queue.
@@ -474,7 +474,7 @@ class AsyncQueue(AsyncQueueAdmin):
         """Look at up to *count* messages (1 to 1,000) in the order in which they would be delivered. It only reads.
 
         The messages are those of one *state*, of the tenant *shard_key*, or of one *stream*; all by default. They come
-        without payloads unless *payloads* is true. Go on with *after*, the `cursor` of a page, until that is None.
+        without payloads unless *payloads* is true. Continue with *after*, the `cursor` of a page, until that is None.
 
         - "waiting": messages in the streams, then those held back. For one stream this is the order of reads of one
           message, if nothing else happens. Several streams each give one message in turn, from the shared read offset

@@ -45,7 +45,7 @@ class AsyncSchedules:
     ) -> Schedule:
         """Store a schedule, or change the one that is called *name*. Its slots count from now on.
 
-        At the times of the *cron* line in the zone *tz*, or *every* so many whole seconds (60 or more), *payload* is
+        At the times of the *cron* line in the zone *tz*, or each *every* whole seconds (60 or more), *payload* is
         written for *shard_key*; usually it is a call of a task. *catch_up* says what becomes of slots for which no
         worker was there. Workers hear of the schedule within a minute, so its first slot may be late by that.
 
@@ -73,7 +73,7 @@ class AsyncSchedules:
         await self._queue.client.run(schedules.stored.pause(self._queue.state, name, True, timeout))
 
     async def resume(self, name: str, *, timeout: float | None = None) -> None:
-        """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound.
+        """Let a schedule continue with its next slot. The slots since its pause are not caught up. ScheduleNotFound.
 
         >>> await queue.schedules.pause("digest")
         >>> await queue.schedules.resume("digest")

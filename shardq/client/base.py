@@ -156,7 +156,7 @@ class BaseClient:
         `wait_slice` seconds. `name` is the client's name in journals, by default `host-pid`. `spans` says how its
         OpenTelemetry spans look (`Spans`); by default the environment does.
 
-        The `timeout` of a call covers all of it: waiting for one of `max_connections`, and the tries, of which the last
+        The `timeout` of a call covers all of it: waiting for one of `max_connections`, and the tries; the last one
         has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up
         to 5 s. If a firewall forgets connections, put `?health_check_interval=30` into the URL: one that was idle for
         30 s is then replaced before it is used again.

@@ -91,7 +91,7 @@ class Delivery(LeasedDelivery):
     def nack(self, *, delay: float = 0.0, error: Problem = "", timeout: float | None = None) -> bool:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
 
-        The *error* is a text, or the exception itself: then its class is kept, too, by which failures are told
+        The *error* is a text, or the exception itself: then its class is kept, too, which tells failures apart
         (`Queue.failures`). Without one the message is only given back: nothing has failed.
 
         Return whether it is: after the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter

@@ -73,7 +73,7 @@ class Job(Written, Generic[T]):
         try:
             return cast("T", self._returns.received(client.codecs, kept.tag, kept.body))
         except Unfit as error:
-            raise CodecError(f"the result is not what the task is said to return: {error}") from None
+            raise CodecError(f"the result is not of the type that the task declares: {error}") from None
 
     def status(self, *, timeout: float | None = None) -> MessageStatus:
         """Tell where the message is, as `Queue.status` does. QueueMissing if there is no such queue.

@@ -197,7 +197,7 @@ class LeasedDelivery(DeliveryView):
     took: float | None
     """How long the work took, in seconds; None until it was measured."""
     besides: float
-    """For the parts of shardq: for how long it went on besides, in seconds, as extensions of the lease told.
+    """For the parts of shardq: for how long it ran besides, in seconds, as extensions of the lease told.
 
     It is below 0 if others have a part of it.
     """
@@ -231,7 +231,7 @@ class LeasedDelivery(DeliveryView):
 
     @property
     def cost(self) -> float | None:
-        """What the shard key is charged for the work on this delivery in place of the time it takes, in seconds.
+        """The charge of the shard key for the work on this delivery, in place of the time it takes, in seconds.
 
         None: what the clock measures. It may be set until the delivery is settled, from 0 to 3,600. It counts for whose
         turn is next, if others waited when this was delivered.

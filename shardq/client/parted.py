@@ -359,7 +359,7 @@ class PartedJob:
         try:
             return self._returns.received(parts.codecs, kept.tag, kept.body)
         except Unfit as error:
-            raise CodecError(f"the result is not what the task is said to return: {error}") from None
+            raise CodecError(f"the result is not of the type that the task declares: {error}") from None
 
 
 class PartedSchedules:

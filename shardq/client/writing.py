@@ -70,7 +70,7 @@ class BaseWriter:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many messages are accepted, of which the outcome is not known yet."""
+        """How many messages are accepted and have no known outcome yet."""
         return len(self._window)
 
     def __bool__(self) -> bool:

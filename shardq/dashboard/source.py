@@ -16,7 +16,7 @@ T = TypeVar("T")
 FRESH_SECONDS: Final = 2.0
 """Seconds for which an answer counts as that of now, unless a scene says otherwise."""
 REST_FACTOR: Final = 50.0
-"""As many times what it took an answer counts as fresh, at least."""
+"""An answer that took a second counts as fresh for this many seconds, at least."""
 MAX_REST: Final = 300.0
 """Seconds for which an answer counts as fresh at most because of what it took."""
 FAILED: Final = 1.0

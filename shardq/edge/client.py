@@ -40,7 +40,7 @@ class EdgeStatus(NamedTuple):
 
 
 class Producer:
-    """What both kinds of producers share: settings, the spool, and the delivery."""
+    """The base of both kinds of producers: settings, the spool, and the delivery."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from shardq.edge.complaints import Complaints
 from shardq.edge.compression import Compressor, Trainer, trained
 from shardq.edge.connection import ConnectionEnded, GatewayConnection, connected
 from shardq.edge.effort import Effort
-from shardq.edge.file import STEP
+from shardq.edge.file import ROWS_OF_STEP
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.parcels import COLUMNS, Packed, Parcel, ParcelBounds, Ready, packed, request_of
 from shardq.edge.places import FINAL_REASONS, TOO_LARGE, GatewayPlaces, place_of
@@ -80,7 +80,7 @@ def _limit() -> Limit:
 
 @dataclass(slots=True)
 class Progress:
-    """What the delivery does. Only the delivery changes it.
+    """The state of the delivery. Only the delivery changes it.
 
     `Edge.status` returns one. `state` is one word for it, and `last_error` says why it was interrupted last.
     `in_flight` messages are sent and not answered, and `window` is how many may be. Since the process began `sent` were
@@ -427,7 +427,7 @@ class Delivering:
 
         Return False if the spool cannot be written now: messages go out anyway, and this is tried again.
         """
-        if not (found := dict(islice(self._acked.items(), STEP))):
+        if not (found := dict(islice(self._acked.items(), ROWS_OF_STEP))):
             return True
         try:
             gone = await self._in_thread(lambda: self._spool.acked(found.values()))

@@ -44,8 +44,8 @@ LOG_BYTES: Final = 4 * 1024 * 1024
 """Room for the log that is always there: enough to remove messages until the file can shrink."""
 CHECKPOINT_PAGES: Final = 256
 """Pages in the log after which it is moved to the database. At most about as many are not in it yet."""
-STEP: Final = 128
-"""A change of many rows is made in steps of this many, each a transaction for which the log has room on a full disk."""
+ROWS_OF_STEP: Final = 128
+"""Rows that one transaction changes, at most: the log has room for it on a full disk."""
 STEP_BYTES: Final = 256 * 1024
 """A step that copies messages ends behind the one with which it has copied this many bytes."""
 SPARE_PAGES: Final = 256

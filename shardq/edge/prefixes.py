@@ -22,12 +22,12 @@ MAX_PREFIX_BYTES: Final = 4 * 1024 * 1024
 MIN_PART: Final = 4 * 1024
 """Bytes of what is worth to be remembered."""
 OFFER_SHARE: Final = 1 / 3
-"""So large a share of a prefix is sent before the next one is offered: values of long ago have less in common."""
+"""The next prefix is offered after this share of one was sent: values of long ago have less in common."""
 UNPAID_FACTOR: Final = 8
-"""As many times as much is sent before the next one is offered, if the last one did not pay."""
+"""If the last prefix did not pay, the next one is offered after this factor of the usual bytes."""
 PAYING_SHARE: Final = 0.95
 TRIAL_PREFIXES: Final = 4
-"""A prefix pays if its first frames have less than so large a share of what they have without: it takes its time."""
+"""A prefix pays if its first frames are smaller than `PAYING_SHARE` of their size without: it takes its time."""
 TRIED_OF_PREFIXES: Final = 16
 """One of this number of prefixes is tried, and the others are taken to pay as the one before did."""
 PATIENCE: Final = 60.0

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
 from shardq.clock import Clock
-from shardq.edge.file import READ, STEP, STEP_BYTES, WRITE, Damaged, SpoolFile, mended
+from shardq.edge.file import READ, ROWS_OF_STEP, STEP_BYTES, WRITE, Damaged, SpoolFile, mended
 from shardq.edge.schema import OVERHEAD, checksum
 from shardq.errors import PartlyDone, SpoolFull
 
@@ -17,7 +17,7 @@ FORGOTTEN: Final = "no longer kept"
 SELECT: Final = """SELECT CAST(id AS BLOB), CAST(request AS BLOB), CAST(reason AS TEXT), CAST(text AS TEXT),
 CAST(at AS REAL), number FROM refused"""
 """Bits that have flipped may make a value one of another type."""
-TRIMMED: Final = 2 * STEP
+TRIMMED: Final = 2 * ROWS_OF_STEP
 """Refusals that are forgotten at once: more than are added at once."""
 MAX_NAMED: Final = 10
 """Ids that are named in an error; the rest is counted."""
@@ -171,11 +171,11 @@ class Refusals:
                 if ids is None or row[2] in ids:
                     found.append(row)
                     size += len(row[3])
-                if len(found) == STEP or size >= STEP_BYTES:
+                if len(found) == ROWS_OF_STEP or size >= STEP_BYTES:
                     break
             count = sum(self._wait_again(db, row) for row in found)
             self.file.make_room()
-        return (found[-1][0] if len(found) == STEP or size >= STEP_BYTES else top), count
+        return (found[-1][0] if len(found) == ROWS_OF_STEP or size >= STEP_BYTES else top), count
 
     def _wait_again(self, db: sqlite3.Connection, row: tuple[int, int, bytes, bytes, float, int]) -> bool:
         number, seq, message_id, request, at, total = row

@@ -1,4 +1,4 @@
-"""What an edge producer is told: where the gateway is, where the spool is, and how much it may hold."""
+"""The settings of an edge producer: where the gateway is, where the spool is, and how much it may hold."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ class EdgeSettings:
     message is refused with SpoolFull (`on_full` is "raise"), or the oldest are lost for it ("drop_oldest", counted).
     With `durability` "process" a message survives the end of the process, with "disk" also that of the machine.
 
-    A message that the gateway does not take for now is held for `hold` seconds. What was refused for good is kept
-    within `max_refused_bytes`, and within a quarter of `max_bytes`.
+    A message that the gateway does not take for now is held for `hold` seconds. Messages that were refused for good
+    are kept within `max_refused_bytes`, and within a quarter of `max_bytes`.
 
     `compress` sends payloads as zstd frames where that makes them smaller, and `dictionary` trains one. The `level` is
     9, or 3 while compressing takes most of the time; one that is given is the least. On a full link more is done.
 
-    A payload has at most `max_payload` bytes. What is read from the spool ahead of its turn takes at most `in_memory`.
+    A payload has at most `max_payload` bytes. Messages that are read from the spool ahead of their turn take at most
+    `in_memory`.
 
     >>> EdgeSettings(gateway="localhost:7443", spool="edge.spool", durability="disk").max_payload
     1048576

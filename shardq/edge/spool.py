@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from shardq.clock import Clock, SystemClock
-from shardq.edge.file import READ, STEP, STEP_BYTES, WRITE, Damaged, SpoolFile, mended
+from shardq.edge.file import READ, ROWS_OF_STEP, STEP_BYTES, WRITE, Damaged, SpoolFile, mended
 from shardq.edge.refusals import DAMAGED, DROPPED, SELECT, Refusals, Refused
 from shardq.edge.salvage import recount
 from shardq.edge.schema import OVERHEAD, checksum
@@ -68,7 +68,7 @@ class SpoolCounts(NamedTuple):
 
     `waiting` counts all that is neither acked nor refused, `held` those of them that the gateway does not take for now,
     `forgotten` what was refused or dropped and is not kept any more. `bytes` are those of the messages, `file_bytes`
-    what the files take. `oldest_at` is when the oldest was put, or 0. Of all that was ever put, `accepted` messages
+    what the files take. `oldest_at` is when the oldest was put, or 0. Among all that were ever put, `accepted` messages
     came into the spool, `acked` were stored by the gateway, `refused` were refused for good, and `dropped` made room
     for others. `Edge.status` returns one.
     """
@@ -179,7 +179,7 @@ class Spool:
 
     @mended
     def acked(self, seqs: Collection[int]) -> set[int]:
-        """Remove messages that the gateway has acked, `STEP` at a time. Return which were there.
+        """Remove messages that the gateway has acked, `ROWS_OF_STEP` at a time. Return which were there.
 
         The others are gone already.
         """
@@ -198,7 +198,7 @@ class Spool:
         done = 0
         while done < len(refusals):
             with self.file.transaction(WRITE) as db:
-                done += self._refuse(db, refusals[done : done + STEP])
+                done += self._refuse(db, refusals[done : done + ROWS_OF_STEP])
         self.refusals.trim_all()
 
     @mended
@@ -208,9 +208,9 @@ class Spool:
         SpoolFull if the disk has no room to note it; the first ones may be held.
         """
         now = self._clock.wall()
-        for start in range(0, len(holds), STEP):
+        for start in range(0, len(holds), ROWS_OF_STEP):
             with self.file.transaction(WRITE) as db:
-                for each in holds[start : start + STEP]:
+                for each in holds[start : start + ROWS_OF_STEP]:
                     before = db.execute("DELETE FROM held WHERE seq = ? RETURNING since", (each.seq,)).fetchone()
                     (since,) = before or (now,)
                     db.execute(
@@ -239,9 +239,9 @@ class Spool:
         """Let some of the messages that are held at a place go out again. Return whether there are more."""
         with self.file.transaction(WRITE) as db:
             found = db.execute(
-                "DELETE FROM held WHERE seq IN (SELECT seq FROM held WHERE place = ? LIMIT ?)", (place, STEP)
+                "DELETE FROM held WHERE seq IN (SELECT seq FROM held WHERE place = ? LIMIT ?)", (place, ROWS_OF_STEP)
             )
-            has_more = found.rowcount == STEP
+            has_more = found.rowcount == ROWS_OF_STEP
             if not has_more and db.execute("SELECT 1 FROM places WHERE name = ?", (place,)).fetchone():
                 recount(db)  # bits have flipped: other messages are there than are counted
             self.file.make_way()
@@ -262,7 +262,7 @@ class Spool:
         with self.file.transaction(WRITE) as db:
             rows = db.execute(
                 "SELECT seq, CAST(reason AS TEXT), CAST(text AS TEXT) FROM held WHERE since < ? ORDER BY since LIMIT ?",
-                (before, STEP),
+                (before, ROWS_OF_STEP),
             ).fetchall()
             count = self._refuse(db, rows) if rows else 0
         if count:

@@ -36,10 +36,10 @@ MAX_TENANTS: Final = 50
 """Tenants of a queue that can have labels of their own."""
 LABEL_SECONDS: Final = 900.0
 """Seconds for which a tenant keeps its label after it was chosen last."""
-SURVEY: Final = 60.0
+SURVEY_INTERVAL: Final = 60.0
 """Seconds between two surveys, at least."""
 REST_FACTOR: Final = 50
-"""As many times its own time passes before the next survey."""
+"""After a survey that took a second, the next one begins after this many seconds, at least."""
 FRESH_SECONDS: Final = 5.0
 """Seconds for which the numbers of those that have labels count as those of now."""
 FIRST_SURVEY_SECONDS: Final = 1.0
@@ -177,7 +177,7 @@ class Tenants:
         finally:
             ended = self._clock.monotonic()
             with self._lock:
-                self._next = ended + max(SURVEY, REST_FACTOR * (ended - began))
+                self._next = ended + max(SURVEY_INTERVAL, REST_FACTOR * (ended - began))
                 self._survey = None
 
     def _choose(self, stats: QueueStats) -> None:

@@ -14,7 +14,7 @@ from shardq.datasink.frames import BadFrame, decompressed, dictionary_of, size_o
 from shardq.datasink.runs import BadRuns, ids_in
 from shardq.files import MIB
 from shardq.gateway.checks import Broken, RequestRefused, envelope_of, too_large
-from shardq.gateway.received import OVERHEAD, Envelope, Incoming
+from shardq.gateway.received import OVERHEAD_BYTES, Envelope, Incoming
 from shardq.gateway.tokens import Token
 
 MAX_MESSAGES: Final = 500
@@ -32,7 +32,7 @@ class BatchBounds(NamedTuple):
 
 def bounds_of(max_message: int) -> BatchBounds:
     """Return the bounds of batches at a gateway that takes payloads of *max_message* bytes."""
-    return BatchBounds(min(MAX_MESSAGES, max(1, max_message // OVERHEAD)), min(MAX_BATCH_BYTES, max_message))
+    return BatchBounds(min(MAX_MESSAGES, max(1, max_message // OVERHEAD_BYTES)), min(MAX_BATCH_BYTES, max_message))
 
 
 def ids_of(given: Any, bounds: BatchBounds) -> list[bytes]:

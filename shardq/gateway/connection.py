@@ -39,7 +39,7 @@ from shardq.gateway.prefixes import MAX_PREFIX_BYTES
 from shardq.gateway.rates import Rates
 from shardq.gateway.received import Fifo, Incoming
 from shardq.gateway.releases import IDS_FOR_ONE
-from shardq.gateway.storing import CALL, StoreOutcome
+from shardq.gateway.storing import MESSAGES_OF_CALL, StoreOutcome
 from shardq.gateway.tokens import Token
 from shardq.gateway.turns import cost_of
 
@@ -431,7 +431,7 @@ class ProducerConnection:
         for queue in outcome.queues:
             self.gateway.releases.wrote(self.token.name, queue)
         if outcome.searches:
-            self.gateway.rates_of(self.token).charge_work(CALL * outcome.searches)
+            self.gateway.rates_of(self.token).charge_work(MESSAGES_OF_CALL * outcome.searches)
         kept = {id(each) for each in outcome.later}
         self._let_go([each for each in part if id(each) not in kept])
         self.counters.stored += len(outcome.stored)

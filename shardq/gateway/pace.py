@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from shardq.clock import Clock
 from shardq.gateway.ahead import Ahead
 
-TICK: Final = 0.005
-"""Seconds. A call that waits for so long has no whole message in grpc."""
+WAIT_OF_EMPTY_CALL: Final = 0.005
+"""Seconds. A call that waits this long has no whole message in grpc."""
 
 
 class PacedRunner(Protocol):
@@ -37,7 +37,7 @@ class ProducerPace:
         """Look after a connection that may not continue for now."""
         self._waiting[runner] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
+            self._timer = asyncio.get_running_loop().call_later(WAIT_OF_EMPTY_CALL, self._tick)
 
     def discard(self, runner: PacedRunner) -> None:
         """It continues, or is gone."""
@@ -49,4 +49,4 @@ class ProducerPace:
             if runner.ahead.may_go_on(now):
                 del self._waiting[runner]
                 runner.refill()
-        self._timer = asyncio.get_running_loop().call_later(TICK, self._tick) if self._waiting else None
+        self._timer = asyncio.get_running_loop().call_later(WAIT_OF_EMPTY_CALL, self._tick) if self._waiting else None

@@ -15,8 +15,8 @@ BURST: Final = 0.01
 """Seconds. Seconds that may be read on credit, so that one connection reads some messages at once, and not each one."""
 CALLS: Final = 4
 """Calls in which nothing comes: this factor of those that a token may have open, and a sixteenth more each second."""
-CALL: Final = 30
-"""A call in which something comes is as much work as this many messages, with the connection that it may need."""
+MESSAGES_OF_CALL: Final = 30
+"""The messages that are as much work as a call with messages, with the connection that it may need."""
 MAX_SECONDS: Final = 10.0
 TURN_SECONDS: Final = 0.001
 """Seconds that a reader who continues has before the next one does, if it reads little."""
@@ -53,7 +53,7 @@ class Rates:
     def use_call(self) -> None:
         """Something has come in a call: it counts as messages do from now on."""
         self._calls.take(-1)
-        self.charge_work(CALL)
+        self.charge_work(MESSAGES_OF_CALL)
 
     def charge(self, messages: float) -> None:
         """Charge for *messages* more."""

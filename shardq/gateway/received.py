@@ -7,10 +7,10 @@ from typing import Any
 
 from shardq.flow import Receiver
 
-OVERHEAD = 512
+OVERHEAD_BYTES = 512
 """Bytes that a message takes in memory besides its payload, headers and shard key, about."""
-HEADER = 130
-"""And a header besides its letters."""
+HEADER_BYTES = 130
+"""Bytes that a header takes besides its letters, about."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Envelope:
     def __post_init__(self) -> None:
         """Weigh it."""
         headers = sum(map(len, self.headers)) + sum(map(len, self.headers.values())) if self.headers else 0
-        self.weight = headers + HEADER * len(self.headers) + OVERHEAD
+        self.weight = headers + HEADER_BYTES * len(self.headers) + OVERHEAD_BYTES
 
 
 @dataclass(slots=True)

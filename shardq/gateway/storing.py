@@ -30,8 +30,8 @@ from shardq.partitions.writes import write_dealt
 
 LARGE_BATCH_BYTES: Final = 128 * 1024
 """Bytes from which on a batch is decompressed in a thread, so that others are served meanwhile."""
-CALL: Final = 10
-"""A call of Redis is as much work as storing this many small messages."""
+MESSAGES_OF_CALL: Final = 10
+"""The small messages that are as much work to store as a call of Redis itself."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Storage:
         outcome = StoreOutcome()
         size = sum(message.size for message in batch)
         calls = len({message.envelope.queue or message.envelope.topic for message in batch})
-        async with self.places.place(name, cost_of(CALL * calls + len(batch), size), size):
+        async with self.places.place(name, cost_of(MESSAGES_OF_CALL * calls + len(batch), size), size):
             tried = _Tried(await _decompressed(batch))
             groups = await self._groups(batch, tried.bodies)
             for (queue, remember), members in groups.items():

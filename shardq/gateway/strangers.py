@@ -20,7 +20,7 @@ which takes a gateway 0.2 ms: so one address takes less than a tenth of a proces
 CALLS: Final = 100
 """Calls without a token that an address may make at once; a fifth of that comes back each second."""
 ALL_STRANGERS_FACTOR: Final = 4
-"""As many times the connections and bytes of one address are for all strangers together."""
+"""All strangers together may have the connections and bytes of one address times this factor."""
 MAX_ADDRESSES: Final = 4096
 """Addresses that are remembered: those seen last, and those with connections."""
 

@@ -30,7 +30,7 @@ from shardq.jobs.writing import write_file, write_text
 REWRITTEN: Final = ("open", "present", "state")
 """The tables that each run writes again. Those of the run before are kept, since somebody may be reading them."""
 VERSION: Final = 1
-"""Of the file of a run."""
+"""The format of the file of a run."""
 DAY: Final = "%Y-%m-%d"
 RUN: Final = re.compile("[0-9]{12}")
 """The name of the file of a run that is done, without its suffix."""
@@ -125,7 +125,7 @@ class TableFolder:
         return RunTables(self.path, run.number)
 
     def state(self, run: FolderRun) -> State:
-        """Return what the run after *run* goes on from."""
+        """Return the state from which the run after *run* continues."""
         tables = self.at(run)
         return State(
             open=tables.open(),
@@ -156,7 +156,7 @@ class TableFolder:
                 write_file(rows, self.path / each / name / part)
 
     def finish(self, run: FolderRun, state: State) -> None:
-        """Write what the next run goes on from, then that this one is done."""
+        """Write the state from which the next run continues, then that this one is done."""
         name = run_name(run.number)
         jobs = state.open.sort_by([("queue", "ascending"), ("shard_key", "ascending")])
         write_file(jobs, self.path / "open" / name / "open.parquet")

@@ -110,7 +110,7 @@ class _Track:
 
     def _check(self, life: str) -> None:
         if not self.state.number and life != self.queue_id:
-            raise QueueMissing(f"queue {self.name!r} was deleted and made anew while it was read")
+            raise QueueMissing(f"queue {self.name!r} was deleted and created again while it was read")
 
     def newest(self) -> int:
         """Return the time of the newest event that was read, in ms."""

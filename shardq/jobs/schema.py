@@ -11,7 +11,7 @@ A folder of these tables:
     capacity/run=000000000007/*.parquet              workers that have left
     present/run=000000000007/*.parquet               workers that were there when run 7 was done: the newest run counts
     lost/run=000000000007/*.parquet                  where events of the journal are missing
-    state/run=000000000007/*.parquet                 what the next run goes on from besides: dead letters, and so on
+    state/run=000000000007/*.parquet                 what else the next run continues from: dead letters, and so on
     runs/000000000007.json                           run 7 is done; written last, so a run without it is made once more
 
 Where many runs added to a day before the newest, or to another table, `run=000000000003-000000000009` has the rows of
@@ -62,7 +62,7 @@ JOBS: Final = pa.schema([
 ])  # fmt: skip
 """A job: a message from its write to its end. The key is (queue_id, message_id, redriven).
 
-- `queue`, `queue_id`: the queue's name; its id, as `stats().id`: another one after the queue was deleted and made anew.
+- `queue`, `queue_id`: the queue's name; its id, as `stats().id`: a queue that is created again has another.
 - `redriven`: how often it had been taken back out of the dead letters. A message that became a dead letter has ended;
   its redrive begins a row of its own. So rows where this is 0 are one for each message that was written.
 - `shard_key`: the last one that the journal told; null if none was. Bytes that are no UTF-8 are escaped.
@@ -111,7 +111,7 @@ SETTINGS: Final = pa.schema([
     ("by", pa.string()),
     ("note", pa.string()),
 ])  # fmt: skip
-"""What somebody set. A row is all that is known of its (queue_id, scope, key) from `at` on, until its next row.
+"""A setting by somebody. A row is all that is known of its (queue_id, scope, key) from `at` on, until its next row.
 
 - `kind`: the event: configured, weighted, limited, paused, resumed, plan_set, plan_deleted; or `seen`: so it stood in
   the queue when the table was begun.
@@ -120,7 +120,7 @@ SETTINGS: Final = pa.schema([
 - `cap` (max_in_flight), `rate` (per second), `burst`, `plan`: null: of the plan, or as the queue's settings say; 0: no
   limit. Null again from `limits_until` on. Of the queue: what it gives *each* shard key.
 - `paused`, `paused_until`: whether it is paused, and until when; null: without an end.
-- `values`: of the queue: its settings by name, as text, as far as they were told; of others: what the event told.
+- `values`: of the queue: its settings by name, as text, as far as they were reported; of others: what the event has.
 - `by`, `note`: who asked for it, and why.
 """
 

@@ -39,7 +39,7 @@ SILENT_MS: Final = 90 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a step goes on from: open jobs, dead letters, the newest settings, workers that are there.
+    """The state from which a step continues: open jobs, dead letters, the newest settings, workers that are there.
 
     `buckets` are those of tenants with a rate. By the ids of queues, `until` are the times of their last events, in ms,
     and `names` their names.

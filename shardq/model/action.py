@@ -10,9 +10,9 @@ from shardq.model.where import Where
 
 ActionKind: TypeAlias = Literal["redrive", "delete_dead", "cancel", "retry_now"]
 ActionState: TypeAlias = Literal["running", "stopping", "stopped", "done", "failed", "abandoned"]
-"""What an action does. "abandoned": its process was silent for 30 s, and another may take it over.
+"""The state of an action. "abandoned": its process was silent for 30 s, and another may take it over.
 
-One that was told to stop, and whose process is silent since, is "stopped".
+One that has to stop, and whose process is silent since, is "stopped".
 """
 
 
@@ -22,7 +22,7 @@ class ActionStatus(msgspec.Struct, frozen=True):
     `done` counts messages that it acted on, `left` about how many are to come (None: not known yet), `passed` those
     that it chose and left alone, since they had changed by then. `rate` is messages a second, None for as fast as it
     can. `by` and `note` say who asked, and why. `problem` says why it failed. `via` names the program that
-    began it and goes on with it by itself after a restart: "dashboard" for the page, '' for all others.
+    began it and continues it by itself after a restart: "dashboard" for the page, '' for all others.
 
     `Queue.actions` returns them: `id` names an action, `kind` says what it does to the messages that `where` selects,
     at most `limit` of them (None: all), and `state` how far it is. It was `started` then, and `heard` of last.

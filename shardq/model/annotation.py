@@ -113,7 +113,7 @@ def _type_info(kind: Any, where: str) -> info.Type:
     except Exception as error:  # noqa: BLE001 (msgspec raises TypeError and others)
         text = str(error)
         if text.startswith("Type unions"):
-            text = f"it could not be told which member of its union comes back: {text}"
+            text = f"nothing tells which member of its union comes back: {text}"
         raise ConfigError(f"{where} has a type that cannot be sent: {text}") from None
     if (custom := _custom(found)) is not None:
         raise ConfigError(f"{where} has a type that cannot be sent: {custom!r}; use a dataclass, Struct or TypedDict")

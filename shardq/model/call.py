@@ -18,7 +18,7 @@ _IN_JSON: Final = re.compile(rb'\["([\w.:/<>\x80-\xff-]{1,800})",\s*\{')
 
 
 class Call(msgspec.Struct, Generic[T_co], array_like=True, frozen=True):
-    """What `Task.call` returns. Whatever takes a payload takes it; `T_co` is the type of the task's result.
+    """The result of `Task.call`. Each call that takes a payload takes it; `T_co` is the type of the task's result.
 
     It is stored as the list [name, {argument: value}], so a producer in another language can write it, too. These are
     `name` and `arguments`; `returns` is the type of the result.

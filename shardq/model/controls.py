@@ -1,4 +1,4 @@
-"""What holds messages of a queue back, or lets more through, because somebody wants it so."""
+"""Pauses, limits, weights and plans that somebody gave a queue and its shard keys."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class WeightControl(Control, frozen=True, kw_only=True):
 class Controls(msgspec.Struct, frozen=True):
     """All pauses, limits and weights of shard keys (or parents) at `time`, and all plans, as `Queue.controls` has them.
 
-    In `paused`, None stands for the whole queue. What is over is not among them. What the queue's settings say of every
-    shard key, and of the whole queue, is in `settings()`. `limits` and `weights` are those of shard keys, `plans` all
+    In `paused`, None stands for the whole queue. Those that are over are not among them. The queue's settings for every
+    shard key, and for the whole queue, are in `settings()`. `limits` and `weights` are those of shard keys, `plans` all
     plans by name.
     """
 

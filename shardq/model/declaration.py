@@ -1,4 +1,4 @@
-"""What has a queue's name and settings: the tasks of a queue, which web and worker both import."""
+"""An object with a queue's name and settings: the tasks of a queue, which web and worker both import."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Received(msgspec.Struct, frozen=True):
 
     `deadline` is a time of the local monotonic clock; from then on do not rely on the lease. `pickup_delay` is for how
     many seconds the message could be delivered before it was, by the server's clock alone: since it was written, came
-    due, was given back, or its lease ended. If it is `timed`, the time that the work on it takes is told: others
+    due, was given back, or its lease ended. If it is `timed`, the time that the work on it takes is reported: others
     waited when it was delivered, so it counts, or the queue keeps a journal. `cost` is what its shard key is charged
     for that work (`shardq.ops.settle.command.spelled_cost`); "" charges nothing but the message itself.
     """

@@ -17,9 +17,9 @@ class Event(msgspec.Struct, frozen=True):
     a write; `task` is for a write the name of the task that the message calls, '' for all else. `by` is who asked
     for the call, by default the client (of a write nobody), and `note` what was noted with it: see `Queue.pause`.
 
-    `charged_ms` is for how many ms the event has charged the shard key: what a delivery cost that ended, or of one that
-    goes on what it cost so far (kind "charged"). `ran_ms` is for how many ms the handler ran in all, by its own clock.
-    Both are None where nothing was charged by then, or nobody told it.
+    `charged_ms` is for how many ms the event has charged the shard key: the cost of a delivery that ended, or the
+    cost so far of one that has not (kind "charged"). `ran_ms` is for how many ms the handler ran in all, by its own
+    clock. Both are None where nothing was charged by then, or nobody told it.
 
     Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
     those of the kinds "configured", "plan_set", "plan_deleted", "stopped" (an action), "joined" and "left" (a worker)
@@ -84,12 +84,12 @@ class JournalPage(msgspec.Struct, frozen=True):
     """Some events in order. Continue after `position`; `latest` is the position of the newest event.
 
     `lost` is how many events up to `position` are missing, because the journal keeps only the newest ones. `queue_id`
-    is the id of the queue (`stats().id`): where that of the page before is another one, the queue was deleted and made
-    anew in between, and this page begins with the first event that the new one still has.
+    is the id of the queue (`stats().id`): where that of the page before is another one, the queue was deleted and
+    created again in between, and this page begins with the first event that the new one still has.
 
-    Of a queue with partitions a position says how far each was read, and `number` counts the events of one partition.
-    `lost_in` says by the numbers of partitions how many of the lost events were theirs. What a partition had that was
-    removed and made anew counts as one.
+    A position in a queue with partitions says how far each was read, and `number` counts the events of one partition.
+    `lost_in` says by the numbers of partitions how many of the lost events were theirs. The events of a partition
+    that was removed and created again count as one.
 
     `Queue.journal` returns one, with its `events`, the oldest first.
     """

@@ -47,7 +47,7 @@ class FailedTry(msgspec.Struct, frozen=True):
 
 NO_FAILURE: Final = FailedTry()
 Problem: TypeAlias = str | BaseException | FailedTry
-"""What users give as the error or reason of a try that failed: a text, or what was raised."""
+"""The error or reason that users give for a try that failed: a text, or the exception."""
 
 
 def failed_try(name: str, value: Problem) -> FailedTry:

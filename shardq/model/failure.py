@@ -19,9 +19,9 @@ class Failure(msgspec.Struct, frozen=True):
     named, as of a lease that ended). `retried` counts tries after which the message is delivered again, ever since
     `first`; `dead` counts dead letters of the group that are there now; `last` is when the last try failed, of the
     message `newest`. `minutes` has how many tries failed in each twelfth of the last hour (5 minutes each), the oldest
-    first. `recent` counts those of the last 10 minutes, `tenants_lately` how many tenants these were of (of many an
-    estimate from their codes, 64 at most). `tenants` are up to five of them. `trace` is the newest traceback, frames
-    without values, '' if none was sent.
+    first. `recent` counts those of the last 10 minutes, `tenants_lately` how many tenants these were of (a large number
+    is an estimate from their codes, 64 at most). `tenants` are up to five of them. `trace` is the newest traceback,
+    frames without values, '' if none was sent.
 
     `Queue.failures` returns them. `reason` is how the tries failed, such as "retry" or "time limit".
     """

@@ -14,7 +14,7 @@ from shardq.errors import ConfigError, ShardqError
 from shardq.sharding import MAX_SHARD_KEY
 
 OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
-"""What is done when another message has the unique key of one that is written."""
+"""The rule for a message that is written while another one has its unique key."""
 
 # An id may end with a quoted shard key; each of its bytes takes at most three letters.
 _LAST_PART = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}"

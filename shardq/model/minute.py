@@ -6,7 +6,7 @@ import msgspec
 
 
 class TaskMinute(msgspec.Struct, frozen=True):
-    """What all workers did of one task since the minute before: jobs *done*, *failed*, their sum in *seconds*.
+    """The work of all workers on one task since the minute before: jobs *done*, *failed*, their sum in *seconds*.
 
     `durations` counts these jobs in 16 buckets, whose upper bounds are `PICKUP_BOUNDS`. The task "other" is the sum of
     those beyond the first 24. `task` is the task's name. `Queue.history` returns them in a `Minute`.

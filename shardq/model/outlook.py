@@ -13,7 +13,7 @@ of a pause, its time (it was written for later), or its next try (it failed)."""
 WAIT_REASONS: Final[tuple[WaitReason, ...]] = ("worker", "turn", "limit", "pause", "delay", "retry")
 
 DrainState: TypeAlias = Literal["empty", "drains", "grows", "stands", "unknown"]
-"""What becomes of the backlog.
+"""The future of the backlog.
 
 "empty": nothing waits. "drains": it is served in `drain_seconds`. "grows": as much or more comes than is done.
 "stands": nothing of it is delivered, since nobody reads, or the queue is paused. "unknown": nobody has seen enough of
@@ -22,11 +22,11 @@ the queue yet to say.
 
 
 class TenantOutlook(msgspec.Struct, frozen=True):
-    """One shard key (with `parents`: a parent) of which something waits.
+    """One shard key (with `parents`: a parent) with messages that wait.
 
     `waits` is its backlog and what of it is delayed. `reasons` says for what these messages wait: they add up to
     `waits`. The last message of its backlog is delivered in about `served_in` seconds; None if that cannot be said, or
-    never happens as things stand. `weight` is its weight. `in_flight` are worked on, of which it may have at most
+    never happens as things stand. `weight` is its weight. `in_flight` are worked on; it may have at most
     `max_in_flight`; `rate` of its messages are delivered in a second at most (0: any number). These are in force now:
     its own limits, its plan's, or what the queue's settings say. It is paused until `paused_until`, in seconds since
     1970 (None: it is not; infinite: until somebody ends it). `shard_key` is its name. `Queue.outlook` returns them.
@@ -63,7 +63,7 @@ class Help(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What becomes of what waits in a queue, reckoned from numbers of the instant `time` and of the minutes before.
+    """The future of the messages that wait in a queue, from numbers of the instant `time` and of the minutes before.
 
     `waits` is the backlog and the delayed messages. `reasons` says for what they wait: each message counts once, so
     they add up to `waits`. `drains` says what becomes of the backlog, which is served in about `drain_seconds` (None
@@ -72,7 +72,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
     `rate` is how many messages were done in a second, `written_rate` how many were written, both in the last minutes;
     None if nobody knows. `capacity` is how many could be done in a second if enough waited. `workers` read the queue,
-    with `slots` in which jobs can run, of which `busy` are busy: 0 if none tells, as workers of earlier versions do
+    with `slots` in which jobs can run; `busy` of them are busy: 0 if none tells, as workers of earlier versions do
     not. `is_read` is whether anybody reads, such workers included.
 
     `tenants` are shard keys that wait, the largest first: all of a small queue, else those that were found by looking

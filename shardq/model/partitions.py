@@ -47,7 +47,7 @@ class Partition(msgspec.Struct, frozen=True):
 
     `node` is the host and port of the cluster's master that has it, '' where there is no cluster. `is_written` says
     whether shard keys are dealt to it; if not, it is read until it is empty, and removed later. Its numbers are in
-    `stats`, None if it does not answer, or `is_gone`: its keys were deleted, or lost. To `resize` makes it anew.
+    `stats`, None if it does not answer, or `is_gone`: its keys were deleted, or lost. To `resize` creates it again.
     """
 
     number: int

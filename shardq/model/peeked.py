@@ -65,7 +65,7 @@ class PeekedMessage(Decoded):
 
 
 class PeekedPage(msgspec.Struct, frozen=True):
-    """Some messages in order. Go on with `after=page.cursor`, which is None after the last page.
+    """Some messages in order. Continue with `after=page.cursor`, which is None after the last page.
 
     A page may have fewer messages than were asked for, or none, and yet not be the last one: a call looks at a bounded
     number of messages. `time` is the server's, in seconds since the epoch. `Queue.peek` returns one: its `messages`,

@@ -10,7 +10,7 @@ from shardq.arguments import one_of
 from shardq.model.timetable import Timetable
 
 CatchUp: TypeAlias = Literal["skip", "once", "all"]
-"""What becomes of slots that no worker wrote in time: none of them is written, the last one, or the last 100."""
+"""The rule for slots that no worker wrote in time: none of them is written, the last one, or the last 100."""
 CATCH_UPS: Final = get_args(CatchUp)
 
 
@@ -36,7 +36,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """A schedule that was stored by `schedules.add`.
 
     `task` is the name of the task that it calls; '' if its payload is no call. It is due at the times of the `cron`
-    line in the zone `tz`, or `every` so many seconds. `next` is its next slot, and `last` up to when its slots are
+    line in the zone `tz`, or each `every` seconds. `next` is its next slot, and `last` up to when its slots are
     written, both in seconds since 1970; `next` is None while it is `paused`. `runs` are the last calls that were
     written for its slots, 8 at most, the newest last; of calls that were written at once it is the last one.
 

@@ -17,8 +17,8 @@ class QueueStats(msgspec.Struct, frozen=True):
     undelivered messages of each stream; with more than 1,000 streams these are from a moment later.
 
     All numbers are of the instant `time`, also if nobody has read for a while: leases that have ended, messages that
-    came due and pauses that are over count as what they are. With more than 128 ended leases, or shard keys of which
-    something came due, what these change for limits is estimated. A message that is past its deadline counts until a
+    came due and pauses that are over count as what they are. With more than 128 ended leases, or shard keys with
+    messages that came due, their effect on limits is estimated. A message that is past its deadline counts until a
     read drops it, and one that had its last delivery until a read makes it a dead letter.
 
     `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `limited` those of

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 MessageState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "dead", "done", "unknown"]
-"""What can be said of a message id. "unknown": it was settled, removed or expired, or never was."""
+"""The state of a message. "unknown": it was settled, removed or expired, or never was."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -39,8 +39,8 @@ class MessageStatus:
     - "in_flight": it is leased until `until`, unless the holder extends that. `holder` tells the reads that leased
       messages apart: it is the beginning of a nonce, since Redis knows no name of a reader. (A journal has the name of
       the client in the event of the delivery.) `cancelled` says that it is not delivered again. Both are None if the
-      lease is not among the 1,000 that end first: of those in the same bucket of the index, which is chosen by the
-      shard key, or of all that do not count in an admission window. They are also None for most cancelled messages.
+      lease is not among the 1,000 that end first, among those in the same bucket of the index, which is chosen by the
+      shard key, or among all that do not count in an admission window. They are also None for most cancelled messages.
     - "dead": it is a dead letter since `since`, by `reason`. One that died under an earlier version is "unknown".
     - "done": it was acked at `since`, and its result is kept until `until` (docs/results.md). `size` is that of the
       result; `reason` says why there is none: "size", "codec" or "full". Nothing else is known of it any more.

@@ -19,7 +19,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class Tenant(msgspec.Struct, frozen=True):
-    """What one shard key has in a queue; where the queue has `parents`, a parent with all its children.
+    """The numbers of one shard key in a queue; where the queue has `parents`, a parent with all its children.
 
     `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `limited` counts
     those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet. `ahead`

@@ -25,7 +25,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 
     `tenant` is a shard key; where the queue has parents, a parent stands for all its children. `task` is the name of
     the task that the message calls; `error` the class of the last error, or a part of its text; `reason` how the last
-    try failed (one of `FailureReason`, of which a message that is not dead can have "retry" and "lease ended"), or a
+    try failed (one of `FailureReason`; a message that is not dead can have "retry" and "lease ended"), or a
     part of the reason of a dead letter. `older_than` and `newer_than` are seconds since the message was written; of a
     dead letter, since it died. `state` is where they are now, such as "waiting" or "in_flight".
 

@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 WorkerState: TypeAlias = Literal["working", "gone", "ended"]
-"""What is known of a worker: "gone" is one that was silent for 30 s, "ended" one that said that it ends."""
+"""The state of a worker: "gone" is one that was silent for 30 s, "ended" one that said that it ends."""
 
 
 class TaskWork(msgspec.Struct, frozen=True):
-    """What a worker did of one task in its last minute: jobs *done*, jobs *failed*, and their mean in *seconds*.
+    """The work of a worker on one task in its last minute: jobs *done*, jobs *failed*, and their mean in *seconds*.
 
     `task` is the task's name. `Queue.workers` returns them in a `WorkerStatus`.
     """
@@ -23,7 +23,7 @@ class TaskWork(msgspec.Struct, frozen=True):
 
 
 class TenantWork(msgspec.Struct, frozen=True):
-    """What a worker did for one tenant in its last minute: jobs *done*, and two figures in seconds.
+    """The work of a worker for one tenant in its last minute: jobs *done*, and two figures in seconds.
 
     `seconds` is the mean of a job, `pickup_p99` how long 99 of 100 of the tenant's messages waited until a worker had
     them (None if none came).

@@ -16,7 +16,7 @@ from shardq.protocol.beats import percentile
 SHORT_JOB_SECONDS: Final = 10.0
 """Seconds below which a job that ran at a beat has likely ended since."""
 LONG_JOB_SECONDS: Final = 120.0
-"""Seconds from which on a job is looked at: whether jobs of its task usually take so long."""
+"""Seconds after which a job is compared with the usual time of its task."""
 USUAL_SHARE: Final = 0.99
 """The share of the jobs of a task that are no longer than what is called usual."""
 MAX_NAMED: Final = 3

@@ -87,7 +87,7 @@ def take_over(parts: Parts, action_id: str, timeout: float | None, how: str = "t
 
 
 def work(running: Sequence[Running], seconds_to_wait: float | None) -> Op[ActionStatus]:
-    """Work on an action in all partitions until it is over, or for so many seconds. Return how it is then."""
+    """Work on an action in all partitions until it is over, or for *seconds*. Return how it is then."""
     all_of((yield from run_together([_work(each, seconds_to_wait) for each in running])))
     return (yield from status(running, None))
 

@@ -40,7 +40,7 @@ class Away:
 
     @property
     def failure(self) -> BackendError | None:
-        """What went wrong if all partitions have failed."""
+        """The error if all partitions have failed."""
         failed = [*self._failed.values()]  # at once: another thread may hear of one meanwhile
         return failed[0][0] if len(failed) == self._partitions else None
 

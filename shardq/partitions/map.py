@@ -21,8 +21,8 @@ class PartitionMap(msgspec.Struct, frozen=True):
 
     Partition 0 is the head, the queue itself. The others have a salt each, which puts them into their cluster slots.
     `others` are other numbers of partitions, by which shard keys were dealt before: until a time in ms of the head's
-    clock, what has a dedup or unique key may be known where these put it. A resize that is under way goes `towards` a
-    number, and this counts until such a time.
+    clock, messages with a dedup or unique key may be known where these put them. A resize that is under way goes
+    `towards` a number, and this counts until such a time.
 
     >>> found = PartitionMap.parse("3:4,a:2@1795897620221")
     >>> found.read, found.name_of("jobs", 0), found.name_of("jobs", 2)
@@ -40,7 +40,7 @@ class PartitionMap(msgspec.Struct, frozen=True):
         are_known = all(1 <= number <= MAX_PARTITIONS for number, _ in (*self.others, self.towards or (1, 0)))
         if not (is_known and are_known) or not _TEXT.fullmatch(self._spelled()):
             raise ConfigError(
-                f"a map has 1 to {MAX_PARTITIONS} partitions, of which it writes to some; its salts are 1 to 4 of 0-9 "
+                f"a map has 1 to {MAX_PARTITIONS} partitions, and writes to some of them; its salts are 1 to 4 of 0-9 "
                 "and a-z"
             )
 

@@ -61,7 +61,7 @@ class WantedRead(msgspec.Struct):
 
 
 def read_turns(parts: Parts, wanted: WantedRead) -> Op[Rows]:
-    """Return messages that are there; {} if no partition has any, each of which was asked, but those that are away.
+    """Return messages that are there; {} if no partition has any; each one was asked, but those that are away.
 
     A partition that fails leaves the others what they have. If an ack fails, the messages go back, and its error is
     raised. Without a message, an error is raised if all partitions fail, or if one fails for good.

@@ -71,7 +71,7 @@ def _make_anew(head: QueueState, make: MakeState, timeout: float | None) -> Op[N
     states = [make(head, number, found.name_of(name, number)) for number in range(1, found.written)]
     for state in states:
         if not (yield from find_queue(state, state.until(timeout))):
-            log.warning("partition %d of queue %r was gone, and is made anew", state.number, name)
+            log.warning("partition %d of queue %r was gone, and is created again", state.number, name)
             yield from furnish(head, state, found.read, timeout)
 
 

@@ -56,7 +56,7 @@ def purged(found: Sequence[Purged | ShardqError]) -> Purged:
 
 
 def _check_all(found: Sequence[object], done: int) -> None:
-    """Raise the error of a partition that failed where others have *done* so many; of several one that is in doubt."""
+    """Raise the error of a partition that failed where *done* others are done; of several one that is in doubt."""
     failed = [each for each in found if isinstance(each, ShardqError)]
     if failed:
         error = next((each for each in failed if isinstance(each, OutcomeUnknown)), failed[0])

@@ -53,7 +53,7 @@ def completed(shown: Sequence[Tenant], found: Sequence[Sequence[Tenant]], order:
 
 
 def leaders(found: Sequence[tuple[list[bytes], list[bytes]]]) -> tuple[list[bytes], list[bytes]]:
-    """Return who leads in any partition, by turns: of which most waits in all, those who are looked at closely tell."""
+    """Return who leads in any partition, by turns; a closer look at these shows which have most in all."""
     return _by_turns([first for first, _ in found]), _by_turns([also for _, also in found])
 
 

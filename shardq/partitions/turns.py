@@ -1,9 +1,9 @@
 """Turns: which partitions a client reads next, and how many messages of each. Pure, soft, for one client and queue.
 
-It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
-ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. Each read
-and glance tells the score of the first of these: how many messages it has in flight, and how many seconds of service
-it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
+It is the engine's own rule one level up. The messages that a partition has to give are its weight: its quiet messages,
+of tenants that follow nobody, and its turns, the shard keys that wait for one, each as often as its weight says. Each
+read and glance tells the score of the first of these: how many messages it has in flight, and how many seconds of
+service it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
 
 - to a partition with quiet messages first, in proportion to these;
 - but one of eight, and all where nothing is quiet, to the one whose first has fewest in flight; among these, to the
@@ -13,8 +13,8 @@ That one of eight is counted here, over all partitions. So a read says how much 
 turn: one partition alone would count one of eight of its own messages. See `share_of_streams` in lua/read.lua.
 
 The service of each partition counts from a zero of its own. So the virtual time of one that comes is taken for as much
-as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not
-answered yet, each stands for one in flight more of another of those who wait there.
+as the least that the others have: the `claim` of each counts from there. Each message that was asked for and is not
+answered yet stands for one in flight more of another of those who wait there.
 
 Nothing here is believed for long: a reader that has read elsewhere for a while looks again (`to_glance`), and so does
 one that has settled work that took long. Whatever it says, a read that finds nothing asks all partitions before it says
@@ -40,9 +40,9 @@ MEAN_WORK: Final = 0.001
 """Seconds of service that a message counts as, until its partition tells what it was charged."""
 
 BESIDE_QUIET: Final = 8
-"""Messages of which one is dealt to those that wait for a turn: quiet ones, without end, must not starve them.
+"""One of this number of messages goes to those that wait for a turn: quiet ones, without end, must not starve them.
 
-Dues are told in parts of a message, one of so many.
+Dues are told in parts of a message, as many as these.
 """
 
 FRESH_SECONDS: Final = 0.010
@@ -95,7 +95,7 @@ NOTHING: Final = DealtRead()
 
 
 class PartitionTurn:
-    """What is known of one partition. All times are seconds of the local clock.
+    """The numbers that are known of one partition. All times are seconds of the local clock.
 
     Its first one that waits for a turn has `level` messages in flight for its weight. `claim` is what that one has
     received, and `base` the part of it that makes the partitions comparable; NaN while nothing is known of it. By `tag`
@@ -147,7 +147,7 @@ class PartitionTurns:
             known[at] if any(kept[at : at + 1]) else PartitionTurn() for at in range(partitions)
         ]
         self._max_behind: float = MAX_BEHIND + lease
-        # The least claim of those that wait, when it was seen last: who comes anew begins there.
+        # The least claim of those that wait, when it was seen last: a shard key that comes again begins there.
         self._least: float = before._least if before else 0.0
         self._beside: int = before._beside if before else beside  # messages dealt beside quiet ones, modulo eight
         self._tag = max([turn.tag for turn in self._turns], default=0.0)  # that at which quiet ones were served last
@@ -161,18 +161,18 @@ class PartitionTurns:
         self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
 
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, DealtRead]:
-        """Return what to read of which partition, *count* messages at most; {} if nothing is known of any.
+        """Return what to read by partition, *count* messages at most; {} if nothing is known of any.
 
         Dealt messages count as asked for until they are `answered`. A reader of one message may *stay* in the partition
-        that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
-        partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
-        asks for that wherever something is, or has not been looked for of late.
+        that it acks, since both take one call then; not for long, and not beside quiet messages. *among* names the
+        partitions from which a reader who has some wants the rest; by default, of any. Then one that wants more than
+        is known asks for that wherever something is, or has not been looked for of late.
         """
         found: dict[int, DealtRead] = {}
         may_stay = stay is not None and self._may_stay(stay)
         able = [at for at in range(len(self._turns)) if (among is None or at in among) and at not in self.out]
         quiet = {at: self._turns[at].quiet for at in able if self._turns[at].quiet}
-        # Of a tenant that waits for a turn more may wait behind: its turn stays.
+        # More messages of a tenant that waits for a turn may wait behind: its turn stays.
         waiting = [at for at in able if self._turns[at].turns]
         for _ in range(count):
             if not (quiet or waiting):
@@ -184,7 +184,7 @@ class PartitionTurns:
                 self._ask(found, at, DealtRead(1, 0, 0 if is_beside else 1))
             else:
                 at = stay if may_stay and stay in waiting else self._next_turn(waiting)
-                self._turns[at].claim += MEAN_WORK / self._turns[at].weight
+                self._turns[at].claim += MEAN_WORK / self._turns[at].turns
                 self._ask(found, at, DealtRead(1, 1, BESIDE_QUIET if is_beside else 1))
             self._dealt += 1
         if among is None and (rest := count - sum([each.messages for each in found.values()])):
@@ -273,7 +273,7 @@ class PartitionTurns:
         return not turn.weight, turn.level, turn.claim
 
     def unheard(self, since: float) -> list[int]:
-        """Return the partitions of which nothing was heard at local time *since* or later, but those left out."""
+        """Return the partitions that told nothing at local time *since* or later, but those left out."""
         return [at for at, turn in enumerate(self._turns) if turn.heard_at < since and at not in self.out]
 
     def forget(self, partition: int) -> None:
@@ -342,7 +342,7 @@ class PartitionTurns:
         return at
 
     def _next_turn(self, waiting: Sequence[int]) -> int:
-        """Return the partition of the next one that waits for a turn, of those where somebody is *waiting*."""
+        """Return the partition of the next one that waits for a turn. Somebody is *waiting* in these."""
         turns = self._turns
         levels = {at: turns[at].level + int(turns[at].asked_for_turn) for at in waiting}
         fewest = min(levels.values())

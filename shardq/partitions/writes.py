@@ -104,7 +104,7 @@ def _dealt(
 def deal_again(
     head: QueueState, gone: QueueState, messages: Sequence[Outgoing], results: list[Result], until: float
 ) -> Op[list[Result]]:
-    """Store those *messages* of which *results* say that the partition of state *gone* is not there, in their homes.
+    """Store in their homes those *messages* whose *results* say that the partition of state *gone* is not there.
 
     Return *results* with what became of them. Those whose home is the same by the map as it is now stay as they are.
     Messages dealt by a map that is old by now are dealt again in any case, wherever they went.

@@ -25,7 +25,7 @@ def report(tables: Tables, options: Options) -> Told:
     tenants = sorted((row for row in rows if row["kind"] == "tenant"), key=lambda row: -row["waited_s"])
     unfair = [row for row in pairs if _excess(row) > 0]
     shown = [
-        Table("Who was ahead of whom", PAIRS, [_pair(row, rows) for row in pairs[: options.rows]], names=2),
+        Table("Tenants ahead of others", PAIRS, [_pair(row, rows) for row in pairs[: options.rows]], names=2),
         Table("Who waited", TENANTS, [_tenant(row, rows) for row in tenants[: options.rows]]),
     ]
     return Told(TITLE, _verdict(unfair, pairs, tenants), bool(unfair), shown, _picture(pairs, rows), rows)

@@ -12,13 +12,13 @@ from shardq.reports.pictures import Bar, bars
 from shardq.reports.tables import Row, Tables
 from shardq.reports.told import Table, Told
 
-TITLE: Final = "Who is noisier than usual"
+TITLE: Final = "Tenants that are noisier than usual"
 SCORE: Final = 5.0
 """Deviations from the usual, beyond what all did more, from which on a tenant is noisy."""
-PEAK: Final = 1.5
-"""And this factor of the most of its earlier days."""
-SHARE: Final = 0.01
-"""And at least this share of the work of its queue."""
+PEAK_FACTOR: Final = 1.5
+"""A noisy tenant has also more than the most of its earlier days times this factor."""
+MIN_SHARE: Final = 0.01
+"""A noisy tenant has also at least this share of the work of its queue."""
 DAYS: Final = 7
 """Days before that must be known: nobody knows what is usual for a tenant that is new."""
 COLUMNS: Final = ("tenant", "work", "usual", "times", "jobs", "of queue")
@@ -37,15 +37,15 @@ def _is_noisy(row: Row) -> bool:
     return bool(
         row["days"] >= DAYS
         and row["score"] > SCORE
-        and row["seconds"] > PEAK * row["peak_s"]
-        and (row["share"] or 0.0) >= SHARE
+        and row["seconds"] > PEAK_FACTOR * row["peak_s"]
+        and (row["share"] or 0.0) >= MIN_SHARE
     )
 
 
 def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> str:
     if not noisy:
         if len(new) == len(rows):
-            return f"What is usual is not known yet: nobody wrote for {DAYS} days before the last one."
+            return f"The usual level is not known yet: nobody wrote for {DAYS} days before the last one."
         return "Nobody was noisier than usual."
     first = max(noisy, key=lambda row: float(row["seconds"]))
     more = plural(len(noisy) - 1, "other was", "others were")
@@ -59,7 +59,7 @@ def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> s
 def _remarks(rows: Sequence[Row], new: Sequence[Row]) -> list[str]:
     found = []
     if new and len(new) < len(rows):
-        found.append(f"What is usual is not known of {plural(len(new), 'tenant')} that came in the last {DAYS} days.")
+        found.append(f"The usual level is not known of {plural(len(new), 'tenant')} that came in the last {DAYS} days.")
     most = max((row["all_times"] for row in rows), default=1.0)
     if most > 1.2:
         found.append(f"All tenants together did {most:.1f} times as much as usual, which counts for nobody.")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Options(NamedTuple):
     """The options of a report.
 
-    `objective` is the share of jobs that are to begin `within` so many seconds; `price` is that of one slot for one
+    `objective` is the share of jobs that are to begin within `within` seconds; `price` is that of one slot for one
     second, in `currency`; `weeks` is how many weeks before count as usual; `rows` is how many rows a table has.
     """
 

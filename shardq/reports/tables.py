@@ -31,7 +31,7 @@ RENAMED: Final = {"at": "set_at", "key": "named"}
 LEFT_OUT: Final = frozenset({"values"})
 """Columns that are in no view."""
 MAX_NUMBER: Final = 1e15
-"""No seconds or weights are more; what is added up stays finite."""
+"""No seconds or weights are more; their sums stay finite."""
 TIMES: Final = "TIMESTAMPTZ"
 TYPES: Final = {
     "string": "VARCHAR", "bool": "BOOLEAN", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE",

@@ -76,7 +76,7 @@ def same_seen_queue(options: Connecting, tag: str, life: str) -> QueueState:
     """A queue or partition with the id *life* ('': any). QueueMissing also if it was recreated, and has another."""
     state = seen_queue(options, tag)
     if life not in ("", state.view.id):
-        raise QueueMissing(f"queue {state.keys.name!r} was deleted and made anew while it was read")
+        raise QueueMissing(f"queue {state.keys.name!r} was deleted and created again while it was read")
     return state
 
 

@@ -82,7 +82,7 @@ class DeadTrack:
             return end
         raise ConfigError(
             f"the query has read dead letters of queue {self._state.keys.name!r} up to {start}, but the newest is "
-            f"{end}: Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
+            f"{end}: Redis lost data, or it is another server; failOnDataLoss=false continues from there"
         )
 
     def lag(self, start: str, end: str, most: int) -> int:

@@ -126,7 +126,7 @@ class JournalTrack:
         text = f"event {start} of queue {name!r} is another one than the query has read: Redis was rolled back, or"
         if start > end:
             text = f"the query has read queue {name!r} up to event {start}, the newest is {end}: Redis lost data, or"
-        raise ConfigError(f"{text} it is another server; failOnDataLoss=false goes on with the events that are new")
+        raise ConfigError(f"{text} it is another server; failOnDataLoss=false continues with the events that are new")
 
     def _is_another(self, number: int, time: int) -> bool:
         """Whether the event with this number is one of another time, or is gone though an older one is kept."""
@@ -239,5 +239,5 @@ def _lose(name: str, options: Reading, lost: int, position: int) -> None:
         "(setting `journal`) for how late it is read"
     )
     if options.fail_on_data_loss:
-        raise ConfigError(f"{text}; failOnDataLoss=false goes on without them")
+        raise ConfigError(f"{text}; failOnDataLoss=false continues without them")
     log.warning("%s", text)

@@ -15,7 +15,7 @@ from shardq.spark.connection import queue_in
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a query is behind in one queue. Each is None where it cannot be told: dead letters are not numbered.
+    """How far a query is behind in one queue. Each is None where it cannot be known: dead letters are not numbered.
 
     `lag` returns them.
     """

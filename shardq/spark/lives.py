@@ -42,7 +42,7 @@ def same_queue(options: Connecting, name: str, end: Mapping[str, Any]) -> QueueS
     """
     state = queue_of(options, name)
     if end.get("ids", {}).get(name, state.view.id) != state.view.id:
-        raise QueueMissing(f"queue {state.keys.name!r} was deleted and made anew")
+        raise QueueMissing(f"queue {state.keys.name!r} was deleted and created again")
     return state
 
 

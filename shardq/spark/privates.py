@@ -30,7 +30,7 @@ def make_active(spark: SparkSession) -> None:
 
 
 def hadoop_path(spark: SparkSession, path: str, *, is_url: bool = False) -> Any:
-    """A path as Hadoop has it, which knows its file system. Of a URL the escapes are read."""
+    """A path as Hadoop has it, which knows its file system. The escapes of a URL are read."""
     jvm = jvm_of(spark)
     return jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path) if is_url else path)
 

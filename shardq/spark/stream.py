@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not is_made_anew(track, mark):
             return track.begin(place_of(mark), time_of(mark), last)
         if place_of(mark) != track.anew():
-            log.warning("queue %r was deleted and made anew: the stream goes on at its beginning", name)
+            log.warning("queue %r was deleted and created again: the stream continues at its beginning", name)
         return track.anew()
 
     def _waits(self, tracks: Mapping[str, Any], begin: Offset, last: Offset) -> bool:
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         of_queue = Counter(map(queue_in, changed))
         for name, track in self._tracks(changed).items():
             if is_made_anew(track, end[name]):
-                log.warning("queue %r was deleted before all of it was read, and made anew", name)
+                log.warning("queue %r was deleted before all of it was read, and created again", name)
             else:
                 most = share(self.options.partitions, of_queue[queue_in(name)])
                 found += track.parts(self._from(track, start.get(name), end[name]), place_of(end[name]), most)

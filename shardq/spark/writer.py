@@ -59,7 +59,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Called when a partition failed. Rows that were stored stay, and may have been delivered already."""
         done = sum(1 for each in messages if isinstance(each, Wrote))
         log.error(
-            "the write to queue %r failed after %d partitions; what they stored stays. %s",
+            "the write to queue %r failed after %d partitions; their messages stay. %s",
             self.options.queue or "of each row", done, self._advice(messages),
         )  # fmt: skip
 

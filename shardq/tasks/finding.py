@@ -19,10 +19,10 @@ from shardq.worker.guard import delay_of
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, unfit
 
 log = logging.getLogger("shardq")
-UNKNOWN_FOR: Final = 3600.0
+UNKNOWN_SECONDS: Final = 3600.0
 """Seconds for which a call of an unknown task is given back: a rolling deploy should be over by then."""
 UNKNOWN_PAUSE: Final = 5.0
-"""Seconds until such a call is delivered again, to another worker perhaps."""
+"""Seconds until a call of an unknown task is delivered again, to another worker perhaps."""
 MAX_UNKNOWN: Final = 1000
 _SINCE: Final = re.compile(r"unknown since (\d{1,15}): ")
 
@@ -87,10 +87,10 @@ class Finder:
     def _unknown_yet(self, delivery: DeliveryView, text: str) -> Exception:
         if text not in self._unknown and len(self._unknown) < MAX_UNKNOWN:
             self._unknown.add(text)
-            log.warning("%s: calls of it are given back for %g s, then they are dead letters", text, UNKNOWN_FOR)
+            log.warning("%s: calls of it are given back for %g s, then they are dead letters", text, UNKNOWN_SECONDS)
         now = self._clock.wall()
         since = _unknown_since(delivery, now)
-        if now - since > UNKNOWN_FOR:
+        if now - since > UNKNOWN_SECONDS:
             return unfit(text, "no such task")
         return GiveBack(UNKNOWN_PAUSE, f"unknown since {since:.0f}: {text}", "no such task")
 

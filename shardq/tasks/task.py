@@ -137,7 +137,7 @@ class Task(Generic[P, T, R]):
 
 
 class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
-    """A function of which workers collect the calls. Called itself it is that function, which takes a list.
+    """A function whose calls workers collect. Called itself it is that function, which takes a list.
 
     It takes `size` members at most, and the first of them waits for `wait` seconds at most.
 

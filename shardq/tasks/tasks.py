@@ -60,7 +60,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class TaskDecorator(Protocol):
-    """What `Tasks.task(...)` returns: it makes a task of a function."""
+    """The decorator of `Tasks.task(...)`: it makes a task of a function."""
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, T, Coroutine[Any, Any, T]]: ...
@@ -69,7 +69,7 @@ class TaskDecorator(Protocol):
 
 
 class BatchDecorator(Protocol):
-    """What `Tasks.batch(...)` returns: it makes a task of a function that takes a list."""
+    """The decorator of `Tasks.batch(...)`: it makes a task of a function that takes a list."""
 
     @overload
     def __call__(
@@ -85,8 +85,8 @@ class Tasks(Application, Generic[R_co]):
     *lifespan* is a function that returns a context manager, plain or async: each worker process enters it before its
     first message and leaves it after the last, and `resources` is what it yields. Each of *middleware* is a function of
     the next one and the delivery, plain or async, and is called around each task: `call_next(delivery)`, or
-    `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. What a task
-    raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
+    `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. The error of
+    a task is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
     the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
     at once, in a thread, when a task has raised anything but Nack and Reject, took longer than it may, or ended its
     process. It should be quick, and what it raises is logged. ConfigError for a bad setting. `queue_name` and
@@ -165,7 +165,7 @@ class Tasks(Application, Generic[R_co]):
 
     @property
     def resources(self) -> R_co:
-        """What the lifespan yielded in this worker process. ConfigError outside of one."""
+        """The value that the lifespan yielded in this worker process. ConfigError outside of one."""
         if self._resources is _NONE:
             raise ConfigError(
                 "there are resources only in a worker, while its lifespan lasts: pass them to a test's call"
@@ -271,7 +271,7 @@ class Tasks(Application, Generic[R_co]):
         catch_up: CatchUp = "skip",
         name: str | None = None,
     ) -> TaskDecorator:
-        """Call a task each time that so much time is over since 1970, in whole seconds; otherwise as `cron`.
+        """Call a task at each multiple of this time since 1970, in whole seconds; otherwise as `cron`.
 
         So `every(hours=6)` is 0:00, 6:00, 12:00 and 18:00 UTC, whenever the workers were started. ConfigError as of
         `cron`.

@@ -222,7 +222,7 @@ def _next_look(found: ReadReply, now: float) -> float:
 
 
 def _told(jobs: Sequence[WorkerJob]) -> list[Received]:
-    """Return what Redis is told of *jobs*: for how long their handlers ran is what they cost, if that is charged."""
+    """Return what Redis learns of *jobs*: they cost the time that their handlers ran, if that is charged."""
     return [
         replace(job.delivery.received, cost=spelled_cost(job.took(job.ended), is_told=False))
         if job.delivery.received.timed

@@ -21,8 +21,8 @@ WINDOW: Final = 60.0
 """Seconds of the last minute."""
 MAX_JOBS_ONE_BY_ONE: Final = 1000
 """Jobs between two beats that are looked at one by one."""
-GROUP: Final = 8
-"""If more were done, one by chance stands for this many."""
+JOBS_OF_SAMPLE: Final = 8
+"""Jobs beyond that for which one stands that is chosen by chance."""
 PART_SECONDS: Final = 5.0
 """Seconds whose beats are put together, so that the last minute has 13 parts at most."""
 MAX_TENANTS: Final = 128
@@ -113,8 +113,8 @@ class Ledger:
                 for job in jobs:
                     self._count(job, 1, 0)
             else:
-                for first in range(0, len(jobs), GROUP):
-                    stands_for = min(GROUP, len(jobs) - first)
+                for first in range(0, len(jobs), JOBS_OF_SAMPLE):
+                    stands_for = min(JOBS_OF_SAMPLE, len(jobs) - first)
                     self._count(jobs[first + int(random() * stands_for)], stands_for, 0)
 
     def _count(self, job: WorkerJob, times: int, place: int) -> None:

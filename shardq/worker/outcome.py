@@ -105,7 +105,7 @@ class TimeLimit(TimeoutError):
 
 
 class HandlerFailed(Exception):
-    """A handler failed in another process; *failed* is what was told of its error there."""
+    """A handler failed in another process; *failed* describes its error there."""
 
     def __init__(self, failed: FailedTry) -> None:
         super().__init__(failed.text)

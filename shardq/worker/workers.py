@@ -40,9 +40,9 @@ class _Runs:
 
     @property
     def hangs(self) -> int:
-        """How many functions run: after `run` has returned, those that went on when their grace was over.
+        """How many functions run: after `run` has returned, those that still ran when their grace was over.
 
-        Plain ones run in threads, which cannot be ended. A program that shall end all the same calls `os._exit`.
+        Plain ones run in threads, which cannot be ended. A program that has to end anyway calls `os._exit`.
         """
         return self._engine.hangs + (self._loop.pool.running if self._loop else 0)
 

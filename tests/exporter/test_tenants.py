@@ -14,7 +14,7 @@ from shardq import Client, Limits
 from shardq.exporter import tenants
 from shardq.exporter.poller import FRESH_SECONDS, Poller
 from shardq.exporter.queues import QueueSamples
-from shardq.exporter.tenants import LABEL_SECONDS, LARGE_SHARE, OTHER, REST_FACTOR, SURVEY, LabelPlaces
+from shardq.exporter.tenants import LABEL_SECONDS, LARGE_SHARE, OTHER, REST_FACTOR, SURVEY_INTERVAL, LabelPlaces
 from shardq.exporter.text import text_of
 from shardq.model.worker_status import PICKUP_BOUNDS, TenantWork
 from shardq.telemetry.instruments import TENANT_BACKLOG, TENANT_IN_FLIGHT, TENANT_PICKUP, Instrument
@@ -172,7 +172,7 @@ def test_one_that_begins_to_flood_is_shown_after_the_next_survey(
     assert len(before) == 9
     for _ in range(20):
         jobs.write(b"x", shard_key="flood")
-    clock.advance(SURVEY + 1)
+    clock.advance(SURVEY_INTERVAL + 1)
     after = shown(samples)
     assert after["flood"] == 20 >= LARGE_SHARE * 50
     assert before.keys() < after.keys()
@@ -242,10 +242,10 @@ def test_a_hundred_thousand_tenants_have_51_labels_which_cost_little(
     assert sum(shown(samples).values()) == MANY + 6_000
     # A survey a minute at most, which looks at those it found in two calls; and one call for the labels with each
     # scrape and after each survey.
-    assert done["hscan"] <= (2 + 900 / SURVEY) * (MANY / 1_000 + 10)
-    assert done["tenant"] <= 3 * (2 + 900 / SURVEY) + 62
+    assert done["hscan"] <= (2 + 900 / SURVEY_INTERVAL) * (MANY / 1_000 + 10)
+    assert done["tenant"] <= 3 * (2 + 900 / SURVEY_INTERVAL) + 62
     tenants = samples._tenants["jobs"]
-    assert tenants._next - clock.monotonic() <= SURVEY
+    assert tenants._next - clock.monotonic() <= SURVEY_INTERVAL
 
 
 def test_a_survey_that_takes_long_is_made_seldom(
@@ -287,11 +287,11 @@ def test_accounts_that_another_program_garbled_hide_no_other_number(
 
     monkeypatch.setattr(client, "run", run)
     for _ in range(3):
-        clock.advance(SURVEY + 1)
+        clock.advance(SURVEY_INTERVAL + 1)
         assert shown(samples) == {}
         found = {each.instrument.text: each.value for each in samples.samples() if each.labels}
         assert (found["shardq_up"], found["shardq_queue_backlog"]) == (1, 1)
     assert len(caplog.records) == 3, caplog.messages
     monkeypatch.undo()
-    clock.advance(SURVEY + 1)
+    clock.advance(SURVEY_INTERVAL + 1)
     assert shown(samples) == {"t": 1, OTHER: 0}

@@ -15,7 +15,7 @@ from shardq.datasink.batches import members_of
 from shardq.datasink.messages import Reason, Run
 from shardq.datasink.runs import runs_of
 from shardq.gateway.batches import MAX_BATCH_BYTES, MAX_MESSAGES, bounds_of
-from shardq.gateway.received import OVERHEAD
+from shardq.gateway.received import OVERHEAD_BYTES
 from tests.datasink.test_frames import bomb, trained, unsized
 from tests.gateway.conftest import Start, TokenFile
 from tests.gateway.producer import Producer, batch, happened, request
@@ -228,7 +228,7 @@ async def test_what_waits_of_a_batch_counts_decompressed_and_message_by_message(
             await producer.send(batch(*requests))
             await producer.until(lambda: len(producer.dropped) == 100)
             share = gateway.memory.share("insecure")
-            assert share.used >= 300 * (400 + OVERHEAD)
+            assert share.used >= 300 * (400 + OVERHEAD_BYTES)
             assert len(gateway.releases._held) == 301
         finally:
             server.resume()

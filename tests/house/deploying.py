@@ -1,7 +1,7 @@
-"""What a page shows for deploying is tried: units of systemd, Dockerfiles and manifests of Kubernetes.
+"""What a page shows for deploying is tried: units of systemd, Dockerfiles, manifests of Kubernetes, prometheus.yml.
 
 Each program that they name is started in the folder as they say, is probed as they say, and has to end with 0 after a
-SIGTERM, well within the time that they give.
+SIGTERM, well within the time that they give. No container is made: the programs run on the machine itself.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import yaml
 
 from shardq import Client
 from tests.house.installed import satisfied
+from tests.house.terminals import PATIENCE
+from tests.parts import prometheus
 from tests.waiting import eventually
 
 NOTE = "of a page: "
@@ -42,11 +44,13 @@ def running(words: list[str], folder: Path, environment: dict[str, str]) -> Iter
     with log.open("wb") as told:
         program = subprocess.Popen(words, cwd=folder, env=environment, stdout=told, stderr=told)
     try:
-        eventually(lambda: STARTED.search(log.read_text()) or program.poll() is not None, 60, what=f"{words} starts")
+        eventually(
+            lambda: STARTED.search(log.read_text()) or program.poll() is not None, PATIENCE, what=f"{words} starts"
+        )
         assert program.poll() is None, log.read_text()
         yield program
         program.send_signal(signal.SIGTERM)
-        code = program.wait(60)
+        code = program.wait(PATIENCE)
         assert code in (0, -signal.SIGTERM), log.read_text()  # uvicorn ends by the signal
     finally:
         program.kill()
@@ -92,20 +96,36 @@ def check_dockerfile(path: Path, folder: Path, environment: dict[str, str]) -> N
             case "RUN":
                 words = shlex.split(rest)
                 assert words[:2] == ["pip", "install"], f"nothing tries RUN {rest}"
-                satisfied([each for each in words[2:] if each != "--no-cache-dir"], folder)
+                satisfied(
+                    [each for each in words[2:] if each != "--no-cache-dir"], folder, Path(environment["VIRTUAL_ENV"])
+                )
             case "ENV":
                 given |= dict(each.split("=", 1) for each in shlex.split(rest))
             case "CMD":
+                print(f"{NOTE}the command of a Dockerfile was run without a container")
                 with running(json.loads(rest), folder, environment | given):
                     pass
             case _:
                 assert verb in ("FROM", "WORKDIR", "USER", "#", ""), f"nothing tries {line}"
 
 
-def check_manifest(path: Path, folder: Path, environment: dict[str, str]) -> None:
-    """A manifest of Kubernetes: its containers run, their probes find them well, and what scales them gets a number."""
+def check_yaml(path: Path, folder: Path, environment: dict[str, str]) -> None:
+    """Settings of Prometheus, or a manifest of Kubernetes.
+
+    Containers of a manifest run, their probes find them well, and what scales them gets a number.
+    """
     for each in yaml.safe_load_all(path.read_text()):
-        KINDS[each["kind"]](each, folder, environment)
+        if "scrape_configs" in each:
+            _check_scrapes(path)
+        else:
+            KINDS[each["kind"]](each, folder, environment)
+
+
+def _check_scrapes(path: Path) -> None:
+    promtool = prometheus("promtool")
+    assert promtool, "Prometheus is missing"
+    told = subprocess.run([promtool, "check", "config", path], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 def _check_deployment(it: Any, folder: Path, environment: dict[str, str]) -> None:
@@ -163,5 +183,5 @@ KINDS: dict[str, Callable[[Any, Path, dict[str, str]], None]] = {
 CHECKS: dict[str, Callable[[Path, Path, dict[str, str]], None]] = {
     "ini": check_unit,
     "dockerfile": check_dockerfile,
-    "yaml": check_manifest,
+    "yaml": check_yaml,
 }

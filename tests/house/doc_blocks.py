@@ -88,10 +88,15 @@ def main() -> None:
     parser.add_argument(
         "--environment", type=Path, default=OURS, help="follow them with the commands of this virtual environment"
     )
+    parser.add_argument("--together", action="store_true", help="one reader follows all of them, in their order")
     asked = parser.parse_args()
+    environment = asked.environment.absolute()
+    if asked.together:
+        following.follow([document.resolve() for document in asked.documents], environment)
+        return
     for document in asked.documents:
         if following.is_followed(document) or asked.environment != OURS:
-            following.follow(document.resolve(), asked.environment.absolute())
+            following.follow([document.resolve()], environment)
             continue
         with EmbeddedServer() as server:
             run(document.resolve(), server.url)

@@ -7,12 +7,15 @@ A page with `<!-- follow -->` is. In it
 - what a console block has after `$` is typed into a terminal: that of `<!-- terminal: worker -->` above the block, or
   the first one. Below it is what must appear; `...` stands for anything. In the first terminal each command has to end
   well; in another one the last goes on until a line `^C` of that terminal, or the end of the page;
-- a unit of systemd, a Dockerfile and a manifest of Kubernetes are tried by `deploying`.
+- a unit of systemd, a Dockerfile, a manifest of Kubernetes and settings of Prometheus are tried by `deploying`.
 
-The environment of the tests stands for the reader's: none is made, and what `pip install` names must be in it. With
-another environment, which was made as the page says, only files and terminals are followed: what else a page has would
-run in that of the tests. Ports and folders of the page are replaced by free ones, and a page that does not start a
-server finds one.
+Several pages are followed one after the other, as `HOUR`: in one folder, and what goes on in a terminal does so on the
+next page.
+
+The environment of the tests stands for the reader's: none is made, and what `pip install` names must be in it. Another
+environment was made as the page says; python blocks that are no files are not followed with it, since they would run in
+that of the tests. The checkout lies beside the folder. Ports and folders of the page are replaced by free ones, and
+pages that do not start a server find one.
 """
 
 from __future__ import annotations
@@ -25,32 +28,45 @@ import shlex
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.house import deploying
-from tests.house.doc_blocks import Block, blocks, compiled
+from tests.house.doc_blocks import ROOT, Block, blocks, compiled
 from tests.house.installed import OURS, satisfied
 from tests.house.terminals import Terminal
+from tests.parts import PROMETHEUS, PROMETHEUS_BIN
 
 NOTE = deploying.NOTE
 FOLLOW = "<!-- follow -->"
 FILE = re.compile(r"(?:#|//) ([\w./-]*(?:\.\w+|Dockerfile))\n")
 MADE_READY = re.compile(r"python3? -m venv |\. \.venv/bin/activate|npm install ")
 ALIVE = "/tmp/alive"  # noqa: S108 (it stands in pages only, and is replaced)
-PORTS = ("6379", "8000")  # of Redis and of a web server
+PORTS = ("6379", "8000", "8080", "9090", "9464")
+"""Of Redis, a web server, a scaler, Prometheus, and of what it scrapes."""
+
 DRAWN = {"mermaid", "text"}
+HOUR: Final = ("docs/tutorial.md", "docs/deploys.md", "examples/monitoring/README.md")
+"""A reader's first hour: install, first job, first flood, first failure; first deploy; first alert."""
 
 
-class Page:
-    """A page, in the empty folder *home*, with the commands of *environment*."""
+def hour() -> list[str]:
+    """The pages of the first hour that can be followed on this machine."""
+    return [*HOUR] if PROMETHEUS.is_there() else [*HOUR[:-1]]
+
+
+class Reader:
+    """Somebody who follows pages, in the empty folder *home*, with the commands of *environment*."""
 
     def __init__(self, home: Path, environment: Path) -> None:
         self.folder, self._home = home / "reader", home
         self._is_of_the_tests = environment == OURS
         commands = environment / "bin"
         self.folder.mkdir()
+        (home / "shardq").symlink_to(ROOT)
         self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
         self._places = {
             "/srv/reports/.venv/bin": str(commands),
@@ -63,19 +79,19 @@ class Page:
         url = f"redis://localhost:{self._ports['6379']}"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))}
         self.environment = kept | {
-            "PATH": f"{commands}:{_path()}", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "SHARDQ_URL": url,
+            "PATH": f"{commands}:{_path()}:{PROMETHEUS_BIN}", "VIRTUAL_ENV": str(environment), "SHARDQ_URL": url,
+            "NO_COLOR": "1", "PYTHONUNBUFFERED": "1",
             "UVICORN_PORT": self._ports["8000"], "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
 
-    def follow(self, document: Path) -> None:
-        """Do what *document* says."""
+    def follow(self, documents: Sequence[Path]) -> None:
+        """Do what *documents* say."""
         os.chdir(self.folder)
         sys.path.insert(0, str(self.folder))
-        text = document.read_text()
         with self._stack, asyncio.Runner() as runner:
-            if "$ shardq embedded" not in text:
+            if not any("$ shardq embedded" in document.read_text() for document in documents):
                 self._in_terminal("server of the tests", self._here("$ shardq embedded\n...redis://...\n"))
-            for block in blocks(document):
+            for block in chain.from_iterable(map(blocks, documents)):
                 if not block.skipped:
                     self._do(block, runner)
 
@@ -85,10 +101,9 @@ class Page:
             if named := FILE.match(code):
                 path = self._written(named[1], code)
                 if check := deploying.CHECKS.get(block.language):
-                    self._need_that_of_the_tests()
                     check(path, self.folder, self.environment)
             elif block.language == "python":
-                self._need_that_of_the_tests()
+                assert self._is_of_the_tests, "in another environment only files are written, and commands typed"
                 self._run(Block(block.document, block.line, "python", code, None), runner)
             elif block.language == "console":
                 self._in_terminal(block.terminal, code)
@@ -97,9 +112,6 @@ class Page:
         except BaseException as error:
             error.add_note(f"at {block}")
             raise
-
-    def _need_that_of_the_tests(self) -> None:
-        assert self._is_of_the_tests, "in another environment only files are written, and commands typed"
 
     def _here(self, text: str) -> str:
         for name, port in self._ports.items():
@@ -136,7 +148,7 @@ class Page:
                 print(f"{NOTE}not run, since an environment is there: {command}")
             elif command.startswith("pip install "):
                 if self._is_of_the_tests:
-                    satisfied(shlex.split(command, comments=True)[2:], self.folder)
+                    satisfied(shlex.split(command, comments=True)[2:], self.folder, OURS)
             else:
                 terminal.type(command)
                 if name and number == len(typed) - 1:
@@ -182,13 +194,13 @@ def is_followed(document: Path) -> bool:
     return FOLLOW in document.read_text()
 
 
-def follow(document: Path, environment: Path = OURS) -> None:
-    """Do what *document* says, in an empty folder, with the commands of a virtual *environment*."""
+def follow(documents: Sequence[Path], environment: Path = OURS) -> None:
+    """Do what *documents* say, in an empty folder, with the commands of a virtual *environment*."""
     assert (environment / "bin" / "shardq").exists(), f"shardq is not installed in {environment}"
     before, path = Path.cwd(), list(sys.path)
     with tempfile.TemporaryDirectory() as name:
         try:
-            Page(Path(name).resolve(), environment).follow(document)
+            Reader(Path(name).resolve(), environment).follow(documents)
         finally:
             os.chdir(before)
             sys.path[:] = path

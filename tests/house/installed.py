@@ -1,4 +1,4 @@
-"""What a page installs: the environment of the tests stands for the reader's, so it has to be there already."""
+"""What a page installs has to be in the environment of its reader already."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ OURS = Path(sys.executable).parents[1]
 CHECKOUT = "../shardq"  # where a page has the project that is installed
 
 
-def satisfied(words: list[str], folder: Path) -> None:
-    """Fail unless all is installed that `pip install` would install."""
+def satisfied(words: list[str], folder: Path, environment: Path) -> None:
+    """Fail unless all is in *environment* that `pip install` would install."""
     wanted = [word.replace(CHECKOUT, "shardq") for word in words]
     command = [
         sys.executable,
         "-m",
         "pip",
+        "--python",
+        str(environment / "bin" / "python"),
         "install",
         "--dry-run",
         "--no-index",
         "--disable-pip-version-check",
         *wanted,
     ]
-    told = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    told = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     said = told.stdout + told.stderr
     assert told.returncode == 0, said
     assert "Would install" not in said, said

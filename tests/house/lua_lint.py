@@ -18,9 +18,9 @@ from luaparser import astnodes as lua
 from lupa import lua51
 
 from shardq.protocol.library import Library
-from tests.house import lua_verbs
+from tests.house import lua_rights, lua_verbs
 from tests.house.lua_modules import BASE, Module, Modules
-from tests.house.lua_scope import Node
+from tests.house.lua_trees import Node
 
 FOLDER = Path(__file__).resolve().parents[2] / "lua"
 WIDEST = 120
@@ -255,9 +255,8 @@ OF_ALL: tuple[Callable[[Modules], Iterator[str]], ...] = (
 )
 
 
-def check(folder: Path) -> list[str]:
-    """Everything that is wrong with the library in *folder*, each with the module and the line."""
-    modules = Modules(folder)
+def check(modules: Modules) -> list[str]:
+    """Everything that is wrong with the library, each with the module and the line."""
     if broken := [*compiles(modules.library)]:
         return broken
     problems: list[str] = []
@@ -296,7 +295,9 @@ def luacheck(library: Library) -> list[str]:
 def main() -> int:
     """Check the library; the exit status says whether anything is wrong."""
     modules = Modules(FOLDER)
-    problems = check(FOLDER) + unused_reasons(modules) + luacheck(modules.library)
+    problems = check(modules) + unused_reasons(modules) + luacheck(modules.library)
+    if not problems and lua_rights.is_stale(modules):
+        problems = ["shardq/protocol/rights.py is not what lua/ makes of it: run make twins"]
     for problem in problems:
         print(problem, file=sys.stderr)
     checked_by = "the house's rules" + (" and luacheck" if shutil.which("luacheck") else ", luacheck is not on PATH")

@@ -18,7 +18,7 @@ FIRST = re.compile(r"-- KEYS\[1\.\.(\d+)\]: ")
 ARGUMENT = re.compile(r"-- (KEYS|ARGV)\[(\d+)(\.\.)?\] (\w+): \S")
 
 
-@cache  # parsing takes a quarter of a second
+@cache
 def _walk(text: str) -> Walk:
     return Walk(text)
 

@@ -1,13 +1,12 @@
 """Which command of Redis each verb may run on which key: whatever its functions, and those they call, may.
 
 `python -m tests.house.lua_rights` writes shardq/protocol/rights.py, from which `shardq server acl` makes the users;
-`--check` compares. A right that is missing is found only when the command is run, and then part of a call may have
+`make lua` compares. A right that is missing is found only when the command is run, and then part of a call may have
 happened.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,9 +158,8 @@ class Rights:
         return self.modules.library.verbs[self.verb.name].rest
 
 
-def lines() -> Iterator[str]:
+def lines(modules: Modules) -> Iterator[str]:
     """The table, a line for each verb and key."""
-    modules = Modules(ROOT / "lua")
     tables = {verb.name: Rights(modules, verb).found for verb in modules.verbs}
     (opening,) = (verb for verb in modules.verbs if verb.name == "open")
     tables[FOUND] = Rights(modules, opening, CREATES).found
@@ -172,13 +170,15 @@ def lines() -> Iterator[str]:
         yield "    },"
 
 
-def text() -> str:
+def text(modules: Modules) -> str:
     """What the file must be."""
-    return HEAD + "".join(f"{line}\n" for line in lines()) + FOOT
+    return HEAD + "".join(f"{line}\n" for line in lines(modules)) + FOOT
+
+
+def is_stale(modules: Modules) -> bool:
+    """Whether the file is not what the modules make of it."""
+    return not MADE.exists() or MADE.read_text(encoding="utf-8") != text(modules)
 
 
 if __name__ == "__main__":
-    if "--check" not in sys.argv:
-        MADE.write_text(text(), encoding="utf-8")
-    elif not MADE.exists() or MADE.read_text(encoding="utf-8") != text():
-        sys.exit("rights.py is not what lua/ makes of it: run make twins")
+    MADE.write_text(text(Modules(ROOT / "lua")), encoding="utf-8")

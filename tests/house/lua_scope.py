@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
-from luaparser import ast
 from luaparser import astnodes as lua
 
-Node: TypeAlias = Any  # luaparser carries no types
+from tests.house.lua_trees import Node, parsed
+
 ARGUMENTS = ("KEYS", "ARGV")
 """What a verb is called with. A function that gets one of them as a parameter of that name works for the verb."""
 
@@ -132,7 +131,7 @@ class Walk:
         self._line, self._loops, self._returns = 1, 0, 0
         self._scope, self._function = Scope(), Function("", 0, 0, ())
         self._top = self._scope
-        body = ast.parse(source).body.body
+        body = parsed(source).body.body
         self._one_a_line(body)
         for statement in body:
             self._visit_top(statement)
@@ -417,9 +416,8 @@ def _index(node: Node) -> int | str | None:
 
 
 def _lines_of(node: Node) -> tuple[int, int]:
-    """The first and the last line of a node. A token shows itself as `[@0,0:4='local',<18>,1:0]`."""
-    first, last = (int(str(each).rsplit(",", 1)[1].partition(":")[0]) for each in (node.first_token, node.last_token))
-    return first, last
+    """The first and the last line of a node."""
+    return node.first_token.line, node.last_token.line
 
 
 def _children(node: Node) -> list[Node]:

@@ -21,6 +21,9 @@ pytestmark = pytest.mark.runs_in("test-all")
 
 ROOT = doc_blocks.ROOT
 DOCUMENTS = doc_blocks.documents()
+OTHERS = [document for document in DOCUMENTS if document.relative_to(ROOT).as_posix() not in following.HOUR]
+"""The pages that `test_first_hour.py` does not follow."""
+
 BLOCKS = [block for document in DOCUMENTS if document.exists() for block in doc_blocks.blocks(document)]
 LANGUAGES = {
     *("", "bash", "console", "sh", "python"),
@@ -53,7 +56,7 @@ LUA_TEXT = re.compile(r"(?:^[ \t]*--.*\n)+|--.*$|'[^'\n]*'", re.MULTILINE)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("document", OTHERS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_python_blocks_run(document: Path, record_property: Callable[[str, object], None]) -> None:
     left_out = [block for block in doc_blocks.blocks(document) if block.skipped]
     for block in left_out:

@@ -106,11 +106,11 @@ def check(folder: Path, module: str, right: str, wrong: str) -> list[str]:
     text = path.read_text()
     assert text.count(right) == 1, f"{text.count(right)} times: {right}"
     path.write_text(text.replace(right, wrong))
-    return lua_lint.check(folder)
+    return lua_lint.check(Modules(folder))
 
 
 def test_a_good_library_passes(folder: Path) -> None:
-    assert lua_lint.check(folder) == []
+    assert lua_lint.check(Modules(folder)) == []
 
 
 END = "function Turns.end_lease(q, token)\n"
@@ -185,7 +185,7 @@ def test_what_is_said_as_shortly_passes(folder: Path, good: str) -> None:
 
 def test_a_module_uses_only_what_comes_before_it(folder: Path) -> None:
     (folder / "order.txt").write_text("base\narguments\nverbs\nturns\n")
-    found = lua_lint.check(folder)
+    found = lua_lint.check(Modules(folder))
     assert "verbs:13: Turns.open is of turns.lua, which comes later" in found
 
 
@@ -272,4 +272,4 @@ def test_a_reason_why_something_outlives_a_call_that_does_not_is_found(folder: P
 
 
 def test_the_library_passes() -> None:
-    assert lua_lint.check(lua_lint.FOLDER) == []
+    assert lua_lint.check(Modules(lua_lint.FOLDER)) == []

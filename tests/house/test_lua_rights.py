@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shardq.protocol.rights import RIGHTS
+from tests.house import lua_rights
 from tests.house.lua_modules import Modules
 from tests.house.lua_rights import Rights
 
@@ -92,6 +93,19 @@ def test_a_key_that_cannot_be_told_is_an_error(modules: Modules) -> None:
     path.write_text(path.read_text().replace("q.keys[LEASES], meta", "q.keys[LEASES], q.found"))
     with pytest.raises(LookupError, match=r"Turns\.forget of settle: cannot tell the key of hdel"):
         Rights(Modules(modules.folder), Modules(modules.folder).verbs[0])
+
+
+def test_a_table_that_is_not_of_the_modules_is_stale(
+    modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "rights.py"
+    monkeypatch.setattr(lua_rights, "MADE", made)
+    monkeypatch.setattr(lua_rights, "lines", lambda modules: ["a line"])
+    assert lua_rights.is_stale(modules)
+    made.write_text(lua_rights.text(modules))
+    assert not lua_rights.is_stale(modules)
+    made.write_text(made.read_text() + "\n")
+    assert lua_rights.is_stale(modules)
 
 
 def test_who_only_writes_scans_nothing_in_the_real_library() -> None:

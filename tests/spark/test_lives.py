@@ -115,7 +115,7 @@ def test_one_that_is_made_anew_is_read_from_its_beginning_on(
     end, second = next_batch(options, version(start))
     assert second == {queue.name: 90 if state == "journal" else 10}
     assert end[queue.name]["id"] == queue.stats().id
-    assert "was deleted and made anew: the stream goes on at its beginning" in caplog.text
+    assert "was deleted and created again: the stream continues at its beginning" in caplog.text
     caplog.clear()
     assert next_batch(options, end)[1] == {}
     assert caplog.records == []
@@ -169,7 +169,7 @@ def test_a_planned_batch_of_a_queue_that_is_deleted_meanwhile_has_no_rows(url: s
             worked(make("a"), 20)
         assert rows_of(reader_of(options), {}, end) == {other.name: 30}
         assert [*reader.read(first)] == []
-        with pytest.raises(QueueMissing, match=GONE if not anew else "deleted and made anew while it was read"):
+        with pytest.raises(QueueMissing, match=GONE if not anew else "deleted and created again while it was read"):
             [*read_part(options, reader.schema, first)]
 
 

@@ -19,7 +19,7 @@ def told(queue: Any) -> dict[tuple[str, str, str], tuple[int, int]]:
 
 def test_calls_are_told_by_their_task(client: Client, work: Work, functions: FunctionKind, monkeypatch: Any) -> None:
     monkeypatch.setattr(finding, "UNKNOWN_PAUSE", 0.0)
-    monkeypatch.setattr(finding, "UNKNOWN_FOR", -1.0)  # nobody waits for another release
+    monkeypatch.setattr(finding, "UNKNOWN_SECONDS", -1.0)  # nobody waits for another release
     tasks: Tasks[None] = Tasks("jobs", max_deliveries=5)
 
     def fails(number: int) -> None:

@@ -100,7 +100,7 @@ def test_names_that_no_task_has_are_not_kept(
     reader: InMemoryMetricReader, client: Client, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody who may write can invent them, and they are rejected in the end."""
-    monkeypatch.setattr(finding, "UNKNOWN_FOR", -1.0)
+    monkeypatch.setattr(finding, "UNKNOWN_SECONDS", -1.0)
     tasks: Tasks[None] = Tasks("jobs")
     client.queue(tasks).write_many([([f"invented-{number}", {}], "t") for number in range(5)])
     work(tasks)

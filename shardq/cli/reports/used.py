@@ -6,7 +6,7 @@ from shardq.cli.parsing import Args, command, takes
 from shardq.cli.reports.making import add_report, tell
 from shardq.cli.shell import Shell
 
-ABOUT = """Of the jobs that ended in this time, by tenant, task and plan: for how long handlers worked on them, how
+ABOUT = """The jobs that ended in this time, by tenant, task and plan: for how long handlers worked on them, how
 often they were delivered, and how often that failed. Time is that of the handlers' own clocks; where nobody told it,
 as where a worker died, for how long the job was in flight."""
 

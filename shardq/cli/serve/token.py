@@ -16,7 +16,7 @@ queues, topics and shard keys. A * at the end stands for all that begin so.
 
 A producer that may make up shard keys must not be many tenants of a queue. A pattern such as site-7/* names the
 parent of all of them, so the queues need parents=1. With any other pattern the token gets one_tenant = true:
-what it sends has its name as shard key, and the given key as header. With one_tenant = false it is trusted to
+its messages have its name as shard key, and the given key as header. With one_tenant = false it is trusted to
 name as many tenants as it likes."""
 
 EXAMPLES = """  shardq serve token site-7 --allow-queue metrics --allow-tenant 'site-7/*'

@@ -40,7 +40,7 @@ async def _say_cancel(desk: Desk, given: Given, wish: Wish) -> DialogText:
     lines = [line(f"{_STATES[status.state]}{whose}.{task}")]
     if status.state == "in_flight":
         lines.append(
-            line("Its holder learns of it when it next extends or acks: what it did by then stays done.", tone="warn")
+            line("Its holder learns of it when it next extends or acks: its work by then stays done.", tone="warn")
         )
     lines += [line("It is gone for good. This cannot be undone.", tone="bad"), line("Nobody waits longer.")]
     is_held = status.state == "in_flight"

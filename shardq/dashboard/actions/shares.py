@@ -54,7 +54,7 @@ async def _say_limit(desk: Desk, given: Given, wish: Wish) -> DialogText:
         most_of = f"At most {' and '.join(limits)}, "
         lines.append(line(most_of, _ends(wish, controls.time), ". The rest waits, and delays nobody."))
         if wish["seconds"] and own is not None:
-            told = "At the end it has no limits of its own: what it has now does not come back."
+            told = "At the end it has no limits of its own: those of now do not come back."
             lines.append(line(told, tone="warn"))
     lines += _served(has, sight.limited(has.shard_key, rate=rate, max_in_flight=most))
     title = f"Limit {whose(given.key, given.queue)}"

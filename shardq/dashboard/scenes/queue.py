@@ -40,7 +40,7 @@ MAX_NAME: Final = 100
 """Letters of a name in a row."""
 TEN_MINUTES: Final = 600.0
 UNUSUAL_FACTOR: Final = 2.0
-"""As many times what is usual for its task a job lasts that is unusually long."""
+"""A job is unusually long if it lasts longer than what is usual for its task times this factor."""
 FAILS_MUCH: Final = 0.1
 """The share of a worker's jobs of the last minute that failed, from which on it is said."""
 

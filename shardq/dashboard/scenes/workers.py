@@ -32,7 +32,7 @@ MAX_TOLD: Final = 3
 MAX_NAME: Final = 100
 """Letters of a name in a row."""
 UNUSUAL_FACTOR: Final = 2.0
-"""As many times what is usual for its task a job lasts that is unusually long."""
+"""A job is unusually long if it lasts longer than what is usual for its task times this factor."""
 MANY_QUEUES: Final = 20
 """Queues from which on each is asked less often."""
 

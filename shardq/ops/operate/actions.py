@@ -37,7 +37,7 @@ RENEWED_SECONDS: Final = 5.0
 """Seconds after which an action that has nothing to do says that it is there."""
 
 RATE_INTERVAL: Final = 0.1
-"""With a rate there is a piece so often, in seconds, if that has a message in it."""
+"""Seconds between two pieces of an action with a rate, if these have a message in them."""
 
 MAX_LIMIT: Final = 2**40
 

@@ -21,7 +21,7 @@ from shardq.protocol.bodies import deliveries
 ALL_DECLARED = 8
 ALL_KNOWN = 64
 """In a queue of this many streams a read declares all of them if it knows of none with a message: else it would be
-sent again as soon as there is one; and for some reads after a miss: what was given back lies in any."""
+sent again as soon as there is one; and for some reads after a miss: messages that were given back lie in any."""
 MAX_SHARED_READ = 10
 """A read of more messages makes a call of its own. It would gain little, and hold up those who share its call."""
 

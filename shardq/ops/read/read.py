@@ -172,7 +172,7 @@ def _fill(
     """
     rows = outstanding.rows = found.rows
     while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
-        # The preferred stream had its one message out of turn; and what is due to those who wait was told.
+        # The preferred stream had its message out of turn, and the first call has said what is due to those who wait.
         due = None if request.due is None else 0
         rest = replace(request, count=request.count - len(rows), prefer=None, due=due)
         most = EMPTY_CALLS if 2 * len(rows) < request.count else LAST_CALLS

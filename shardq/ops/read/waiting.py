@@ -52,8 +52,9 @@ LOOK_SECONDS: Final = 5.0
 class ReadRequest(msgspec.Struct, frozen=True):
     """A reader's request: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None.
 
-    In a bare read each body is the size of its payload, as text: who leases messages here may fetch them elsewhere.
-    `due` says how much is due to those that wait for a turn, in eighths of a message, if the client counts that itself.
+    In a bare read each body is the size of its payload, as text: the client that leases messages here may
+    fetch them elsewhere. `due` says how much is due to those that wait for a turn, in eighths of a message, if the
+    client counts that itself.
     """
 
     count: int

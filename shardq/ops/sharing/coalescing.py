@@ -170,7 +170,7 @@ class Coalescer(Generic[I, R]):
         return None
 
     def _may_go(self, caller: Caller[I, R], lanes: set[Hashable]) -> bool:
-        """Return whether *caller*, who stood in line, may go into the call that has these *lanes*."""
+        """Return whether *caller*, out of the line, may go into the call that has these *lanes*."""
         if caller.lane is None:
             return caller.phase is Phase.WAITING
         return self._lanes.may_go(caller, lanes)

@@ -115,7 +115,7 @@ def settle_last(query: StreamingQuery, *, url: str) -> None:
 def settle_failed(query: StreamingQuery, *, url: str) -> None:
     """Give back what a streaming query held when its job failed: uncounted, with the job's error, for a second or more.
 
-    The query, started again from its checkpoint, goes on with a micro-batch of half the size. Without this it is handed
+    The query, started again from its checkpoint, continues with a micro-batch of half the size. Without this it gets
     the same messages once more, and only if it fails again with these they are given back, without the job's error.
     ConfigError while the query runs. Nothing happens if no micro-batch was under way.
 

@@ -1,6 +1,6 @@
 """`spark.readStream` with mode=consume: a streaming query that leases messages, and acks them when they are done.
 
-The offset after a micro-batch says how many messages of which queue it has: `{"hold": "9f86d081884c7d65", "batch": 3,
+The offset after a micro-batch says how many messages it has of each queue: `{"hold": "9f86d081884c7d65", "batch": 3,
 "rows": {"jobs": 120}, "ids": {"jobs": "1763711000000-cQ3x"}, "ackOn": "commit", "done": 2, "most": 0, "half": 60}`.
 Each partition of a queue counts as one, named by its tag, such as "jobs#2.a": it has leases and a record of its own.
 Their ids are in a record in Redis, which is written before Spark writes the offset down. So a query that was killed
@@ -8,7 +8,7 @@ finds in its checkpoint what it held. By the id of the queue it knows when that 
 any more. Offsets of older versions have no ids.
 
 A micro-batch whose job fails is handed out once more as it was, when the query is started again. Then its messages are
-given back, and the query goes on with smaller micro-batches: "done" of them have succeeded before this one, which may
+given back, and the query continues with smaller micro-batches: "done" of them have succeeded before this one, which may
 have "most" messages (0: any number), and if it fails the next one may have "half".
 
 Spark asks for the offset after a micro-batch only when that micro-batch is committed. It calls `commit` one micro-batch
@@ -184,14 +184,14 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.max_in_flight)
 
     def reportLatestOffset(self) -> Offset:
-        """What waits in each queue, from which `shardq.spark.lag` tells how far behind the query is."""
+        """The backlog of each queue, by which `shardq.spark.lag` tells how far behind the query is."""
         waiting: Offset = {}
         for queue, stats in self._stats(self._queues()).items():
             waiting[queue] = {"waiting": stats.backlog + stats.legacy, "oldestAge": stats.oldest_age or 0.0}
         return waiting
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember how many messages can be delivered now: so many are taken, and the query ends."""
+        """Remember how many messages can be delivered now: the query takes as many, and ends."""
         self.left = sum(stats.backlog + stats.legacy for stats in self._stats(self._queues()).values())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

@@ -20,9 +20,7 @@ from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underre
 from shardq.ops.queue.upkeep import upkeep
 from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
-STORED_STAYS = (
-    "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"
-)
+STORED_STAYS = "stored rows stay, and a new try stores all rows of its partition, but for those with a known dedup key"
 
 
 @dataclass(slots=True, eq=False)

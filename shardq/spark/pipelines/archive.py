@@ -86,7 +86,7 @@ class Archive:
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise ConfigError(
-            f"{self._folder.to(name)} {why}: with --adopt it goes on behind what is there; or archive to another folder"
+            f"{self._folder.to(name)} {why}: with --adopt it continues behind that; or archive to another folder"
         )
 
     def adopt(self, name: str, queues: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.spark.privates import analyzed, file_system, hadoop_path
 
 SPLIT: Final = 8 * 1024 * 1024
-"""A file is cut into pieces of so many bytes at most: it takes a second or less to store one."""
+"""The greatest size of the pieces that a file is cut into, in bytes: it takes a second or less to store one."""
 
 SPLIT_SETTINGS: Final = {"spark.sql.files.maxPartitionBytes": str(SPLIT), "spark.sql.files.openCostInBytes": str(SPLIT)}
 """Spark makes splits of openCostInBytes at least and maxPartitionBytes at most. Where the two are the same, neither the

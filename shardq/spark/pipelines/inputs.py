@@ -32,8 +32,8 @@ STRICT_OPTIONS: Final = {
 line that cannot be parsed must not become a row of nulls."""
 
 LANDING: Final = {"maxFilesPerTrigger": "1000", "maxFileAge": "36500d"}
-"""Of a landing folder a batch has at most so many files; Spark leaves out files that were a week older than the newest
-when they came, unless it is told another age."""
+"""The most files of a landing folder in a batch. Spark leaves out files that were a week older than the newest
+when they came, unless `maxFileAge` says another age."""
 
 CUT: Final = "shardq_cut_line"
 """The column of what cannot be parsed."""

@@ -334,7 +334,7 @@ def _spark_schema(schema: pa.Schema) -> StructType:
 
 
 def _pivoted(found: Around, events: pa.Table, carried: pa.Table) -> pa.Table:
-    """What the events of some messages make of their rows; runs in a task."""
+    """Change the rows of some messages by their events; runs in a task."""
     rows = pivot(events_of(events), carried.select(OPEN.names).cast(OPEN), found.losses, found.parents)
     return without_lost(rows, found)
 

@@ -54,7 +54,7 @@ class LoadColumns:
 def messages(rows: DataFrame, columns: LoadColumns, lines: TextLines = NO_LINES, **beside: Column) -> DataFrame:
     """*rows* as format("shardq") takes them. ConfigError names a column that is missing or has a wrong type.
 
-    Rows of files get the column `part`, by which they are numbered: so it is all the same which tasks read them. By the
+    Rows of files get the column `part`, by which they are numbered: so any tasks may read them. By the
     column `source` errors name them; *lines* says how they lie in the files. *beside* are columns that are wanted, too.
     """
     given = columns.given()
@@ -125,7 +125,7 @@ def identity(rows: DataFrame, target: str, *how: object) -> str:
     files = versions(rows)
     if not files:
         raise ConfigError(
-            "these rows come from no files, so a load that is run again cannot be told from a new one: give it an id"
+            "these rows come from no files, so a second run of this load looks like a new load: give it an id"
         )
     text = "\n".join((target, *map(repr, how), rows.schema.simpleString(), *files))
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -163,7 +163,7 @@ def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:
             if LOST_OFFSETS in str(error):
                 raise
             raise PipelineFailed(
-                f"{error}. What is stored stays; mend the cause and run it again with the id {write_id}, even if that "
+                f"{error}. Stored rows stay; mend the cause and run it again with the id {write_id}, even if that "
                 "changes a file: then only what is missing is stored"
             ) from error
 

@@ -11,12 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.house.following import HOUR, hour
 from tests.house.wheel import probe
 from tests.house.wheel.archives import PIP, ROOT, ran
 from tests.house.wheel.pages import Install, Page
 
-FOLLOWED = {"README.md", "docs/tutorial.md"}
-"""What a newcomer reads first: followed from the install line to the result."""
+FOLLOWED = {"README.md": ["README.md"], HOUR[0]: hour()}
+"""What a newcomer reads first, by the page that installs: followed from the install line to the result."""
 
 OURS = {"bench", "dev", "everything", "test"}
 """Extras for those who work on shardq."""
@@ -48,10 +49,11 @@ class Environment(NamedTuple):
 
     def follow(self, python: Path) -> list[str]:
         """Follow those of FOLLOWED that install just this. Return what is wrong with them."""
-        command = [sys.executable, "-m", "tests.house.doc_blocks", "--environment", str(python.parents[1])]
+        where = ["--environment", str(python.parents[1]), "--together"]
+        command = [sys.executable, "-m", "tests.house.doc_blocks", *where]
         problems = []
-        for page in sorted({page for page, _ in self.shown} & FOLLOWED):
-            told = subprocess.run([*command, page], cwd=ROOT, capture_output=True, text=True)
+        for page in sorted({page for page, _ in self.shown} & FOLLOWED.keys()):
+            told = subprocess.run([*command, *FOLLOWED[page]], cwd=ROOT, capture_output=True, text=True)
             if told.returncode:
                 problems.append(f"{page}, followed as a reader does, ends in {told.stderr.strip()[-1000:]}")
         return problems

@@ -66,7 +66,7 @@ def shardq_async_queue(shardq_client: Client) -> Callable[..., AbstractAsyncCont
 
 @pytest.fixture
 def shardq_clock() -> ManualClock:
-    """A clock that goes on by itself, and that a test puts forward: `shardq_clock.advance(3600)`."""
+    """A clock that runs by itself, and that a test puts forward: `shardq_clock.advance(3600)`."""
     from shardq.testing import ManualClock
 
     return ManualClock(runs=True)
