@@ -164,8 +164,8 @@ ROW: Final = "0|8|2.50|1800000000000|7|1048576||0.1.0|host||||5|1|mail=5,1,20;|a
 """What a worker tells of itself."""
 
 
-def stored(raw: redis.Redis) -> dict[str, Stored]:
-    """What lies in each key, by its noun. Numbered streams are one noun."""
+def stored(raw: Any) -> dict[str, Stored]:
+    """What lies in each key, by the name of its queue and its noun."""
     found: dict[str, Stored] = {}
     for key in sorted(raw.keys()):
         noun = key.decode().partition("}:")[2] or key.decode()
@@ -174,10 +174,10 @@ def stored(raw: redis.Redis) -> dict[str, Stored]:
     return found
 
 
-def _rows(raw: redis.Redis, key: bytes) -> Iterator[list[str]]:
-    kind: Any = raw.type(key)
+def _rows(raw: Any, key: bytes) -> Iterator[list[str]]:
+    kind = raw.type(key)
     if kind == b"hash":
-        rows: Any = raw.hgetall(key).items()
+        rows = raw.hgetall(key).items()
     elif kind == b"zset":
         rows = ((member, f"{score:.17g}".encode()) for member, score in raw.zrange(key, 0, -1, withscores=True))
     elif kind == b"set":

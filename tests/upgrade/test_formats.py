@@ -93,7 +93,7 @@ def test_a_shape_has_no_numbers_and_no_nonces() -> None:
 def test_a_call_is_read(sample: Sample) -> None:
     for kind, decoded in (("json", msgspec.json.decode), ("msgpack", msgspec.msgpack.decode)):
         ((raw,),) = words(sample[kind]["rows"])
-        assert decoded(raw, type=Call) == Call("mail", {"to": "ada"})  # type: ignore[operator]
+        assert decoded(raw, type=Call) == Call("mail", {"to": "ada"})
 
 
 @pytest.mark.parametrize("sample", samples("wire of edges"))

@@ -31,8 +31,8 @@ class Shimmed(Server):
         source = Path(__file__).with_name("clockshim.c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
         self._offset.write_bytes(still_at.to_bytes(8, "little"))
-        still = "CLOCKSHIM_STILL=1" if still_at else ""
-        starter.write_text(f'#!/bin/sh\n{still} CLOCKSHIM={self._offset} LD_PRELOAD={library} exec {kind.binary} "$@"\n')
+        words = f"CLOCKSHIM={self._offset}{' CLOCKSHIM_STILL=1' if still_at else ''} LD_PRELOAD={library}"
+        starter.write_text(f'#!/bin/sh\n{words} exec {kind.binary} "$@"\n')
         starter.chmod(0o755)
         super().__init__(replace(kind, binary=str(starter)))
 
