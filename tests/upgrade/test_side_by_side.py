@@ -19,11 +19,12 @@ from tests.parts import FIRST, HISTORY
 from tests.servers import Server
 from tests.soak.history import History, load, verdict
 from tests.soak.processes import drained
+from tests.upgrade.party import LEASE
 from tests.upgrade.sides import SOON, Side
 from tests.upgrade.sources import ROOT, code_of, next_code
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.once]
+pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.once, pytest.mark.timeout(900)]
 
 UP: Final = pytest.param("first", "today", marks=HISTORY.needed)
 DOWN: Final = pytest.param("today", "first", marks=HISTORY.needed)
@@ -59,7 +60,7 @@ def client(server: Server) -> Iterator[Client]:
 @pytest.fixture
 def raw(client: Client, queue_name: str) -> Queue:
     """The queue of those who read without a worker, and of edges."""
-    queue = client.queue(f"{queue_name}-raw", streams=4, journal=1_000_000)
+    queue = client.queue(f"{queue_name}-raw", streams=4, journal=1_000_000, visibility_timeout=LEASE)
     queue.declare()
     return queue
 
@@ -67,7 +68,7 @@ def raw(client: Client, queue_name: str) -> Queue:
 @pytest.fixture
 def calls(client: Client, queue_name: str) -> Queue:
     """The queue of those who wait for what workers return."""
-    queue = client.queue(f"{queue_name}-calls", streams=4, result_ttl=600.0)
+    queue = client.queue(f"{queue_name}-calls", streams=4, result_ttl=3600.0, visibility_timeout=LEASE)
     queue.declare()
     return queue
 
