@@ -37,6 +37,11 @@ AS_PROCESS_ONE = ("unshare", *_AS_ROOT, "--fork", "--pid", "--mount-proc", "--ki
 """What runs a command as process 1, as a container does."""
 BEFORE_PARTITIONS = "251e6a78baee76cfabd7bfa9c43fa8348969fcbd"
 """The last commit before a queue could have partitions."""
+FIRST = "17d5f13d5ff018b7a6a41b7a7e85bdc71871218c"
+"""The first commit of the formats that are stored and sent now. Until a release has a tag, which takes its place, it
+stands for the version before this one: no version was released before it."""
+FORMER = (BEFORE_PARTITIONS, FIRST)
+"""The commits whose code runs in tests."""
 ALL_NEEDED = os.environ.get("SHARDQ_PARTS") == "all"
 
 
@@ -106,8 +111,10 @@ def _has_playwright() -> bool:
 @cache
 def _has_history() -> bool:
     git = shutil.which("git")
-    asked = [git, "-C", Path(__file__).parent, "cat-file", "-e", f"{BEFORE_PARTITIONS}^{{tree}}"]
-    return git is not None and subprocess.run(asked, stderr=subprocess.DEVNULL, check=False).returncode == 0  # type: ignore[arg-type]
+    if git is None:
+        return False
+    asked = [[git, "-C", str(Path(__file__).parent), "cat-file", "-e", f"{each}^{{tree}}"] for each in FORMER]
+    return all(subprocess.run(each, stderr=subprocess.DEVNULL, check=False).returncode == 0 for each in asked)
 
 
 def _has_huey() -> bool:

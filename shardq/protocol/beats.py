@@ -220,7 +220,7 @@ def workers_of(queue: str, now: float, flat: Sequence[bytes]) -> list[WorkerStat
 
 def _worker_of(queue: str, now: float, name: bytes, raw: bytes) -> WorkerStatus | None:
     fields = raw[: MAX_ROW + 32].decode("ascii", "replace").split("|")
-    if len(fields) != 18:
+    if len(fields) < 18:  # a worker of a later version may say more behind that
         return None
     try:
         heard, is_end, slots, busy, started, pid, memory, limit, version, host = fields[:10]

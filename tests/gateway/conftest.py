@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -87,10 +87,10 @@ def start(server_url: str) -> Start:
 class GatewayProcess:
     """`shardq serve gateway` as a program of its own."""
 
-    def __init__(self, url: str, *options: str) -> None:
+    def __init__(self, url: str, *options: str, env: Mapping[str, str] = os.environ) -> None:
         command = [sys.executable, "-m", "shardq.cli", "serve", "gateway", "--redis", url, "--json", *options]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, "NO_COLOR": "1"}
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -105,6 +105,11 @@ class GatewayProcess:
         """Wait for its end; the exit code and what it logged."""
         _, told = self.process.communicate(timeout=timeout)
         return self.process.returncode, told
+
+    def end_as_a_deploy_does(self) -> None:
+        """Ask it to end, and wait for that."""
+        self.signal(signal.SIGTERM)
+        assert self.end()[0] == 0
 
     async def ended(self) -> tuple[int, str]:
         return await asyncio.to_thread(self.end)

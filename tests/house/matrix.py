@@ -139,7 +139,7 @@ class Run:
 
     def __init__(self, home: Path, words: Sequence[str]) -> None:
         self._home, self._words = home, words
-        self._of = f"{ran('git', '-C', str(ROOT), 'describe', '--always', '--dirty').strip()}, {datetime.now(UTC):%F}"
+        self._of = f"{clean_commit(ROOT, PAGE)}, {datetime.now(UTC):%F}"
 
     def row(self, cell: Cell) -> tuple[str, bool]:
         """Run a cell. Return its row of the table, and whether it is as it has to be."""
@@ -175,6 +175,18 @@ class Run:
         return there
 
 
+def clean_commit(root: Path, page: Path) -> str:
+    """Return the commit of a tree. Failed if a file differs from it: a row would name what nobody can get again.
+
+    The page itself may differ, as each cell writes its row.
+    """
+    git = ("git", "-C", str(root))
+    changed = ran(*git, "status", "--porcelain", "--", ".", f":(exclude){page.relative_to(root)}").splitlines()
+    if changed:
+        raise Failed(f"make matrix: {len(changed)} files differ from the commit ({changed[0].strip()}): commit first")
+    return ran(*git, "rev-parse", "--short=8", "HEAD").strip()
+
+
 def slug(cell: Cell) -> str:
     """Return the name of a cell's folder."""
     return re.sub(r"[^a-z0-9.]+", "-", cell.name.lower().removesuffix(".*"))
@@ -207,7 +219,11 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="tests that are run in place of a cell's own")
     given, more = parser.parse_known_args()
     chosen = tuple(each.strip().lower() for each in given.cells.split(",") if each.strip())
-    run = Run(Path(sys.prefix) / "matrix", [*given.words, *more])
+    try:
+        run = Run(Path(sys.prefix) / "matrix", [*given.words, *more])
+    except Failed as error:
+        print(error, file=sys.stderr)
+        return 1
     is_good = True
     for cell in cells():
         if chosen and not cell.name.lower().startswith(chosen):

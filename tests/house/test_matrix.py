@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
+import pytest
 from packaging.requirements import Requirement
 
 from tests.house.matrix import (
@@ -14,13 +18,14 @@ from tests.house.matrix import (
     WITH,
     WITHOUT_GATEWAY,
     cells,
+    clean_commit,
     older,
     requirements,
     row,
     told,
     written,
 )
-from tests.house.wheel.archives import ROOT
+from tests.house.wheel.archives import ROOT, Failed
 from tests.outcomes import Outcomes
 
 
@@ -65,3 +70,27 @@ def test_a_run_changes_its_own_rows_and_no_others() -> None:
     assert "| 1 passed, **1 failed** |" in page
     assert "gone" not in page
     assert page.count(NOT_YET) == len(names()) - 2
+
+
+def test_each_row_names_a_commit_that_anybody_can_get() -> None:
+    assert "-dirty" not in PAGE.read_text()
+
+
+def test_a_tree_with_changes_is_refused_but_for_the_page(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True, text=True
+        ).stdout
+
+    page, other = tmp_path / "page.md", tmp_path / "other.md"
+    git("init", "-q")
+    for each in (page, other):
+        each.write_text("a")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    page.write_text("b")
+    assert git("rev-parse", "HEAD").startswith(clean_commit(tmp_path, page))
+    other.write_text("b")
+    with pytest.raises(Failed, match=r"^make matrix: 1 files differ from the commit \(M other.md\): commit first$"):
+        clean_commit(tmp_path, page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,49 +15,24 @@ import pytest
 from shardq import Client, Queue
 from shardq.cli import main
 from shardq.cli.findings import of_partitions
-from shardq.partitions import asking, parts, resize
-from shardq.partitions.homes import home
+from tests.fault.partitions.beside import OTHERS, PARTITIONS, SOON, TENANTS, queue, quick
 from tests.fault.partitions.former import FormerClient
 from tests.parts import BEFORE_PARTITIONS, HISTORY
 from tests.servers import Cluster
+from tests.upgrade.sources import code_of
 from tests.waiting import eventually
 
-PARTITIONS = 3
-TENANTS = [f"tenant-{number}" for number in range(20)]
-OTHERS = [each for each in TENANTS if home(each, PARTITIONS)]
-"""Those that do not live in the head."""
-SOON = 60.0
-ROOT = Path(__file__).parents[3]
+__all__ = ["queue", "quick"]  # pytest finds the fixtures here
 
 pytestmark = [pytest.mark.runs_in("test-all"), HISTORY.needed]
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map is old after a tenth of the time. The former client knows of none."""
-    for room in (asking, parts):
-        monkeypatch.setattr(room, "MAX_AGE", 0.5)
-    monkeypatch.setattr(resize, "PAUSE_SECONDS", 1.0)
 
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library as it was, with its scripts."""
-    folder = tmp_path_factory.mktemp("former")
-    archive = subprocess.run(
-        ["git", "-C", ROOT, "archive", BEFORE_PARTITIONS, "shardq", "lua"], check=True, capture_output=True
-    ).stdout
-    subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
+    folder = code_of(BEFORE_PARTITIONS, tmp_path_factory.mktemp("former"))
     assert not (folder / "shardq" / "partitions").exists()
     return folder
-
-
-@pytest.fixture
-def queue(cluster: Cluster, queue_name: str) -> Iterator[Queue]:
-    with Client.from_url(cluster.url, timeout=SOON) as client:
-        queue = client.queue(queue_name, streams=4, streams_per_shard=2)
-        queue.declare()
-        yield queue
 
 
 @pytest.fixture

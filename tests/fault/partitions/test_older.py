@@ -14,31 +14,11 @@ import pytest
 from shardq import Client, Queue
 from shardq.cli import main
 from shardq.cli.findings import of_partitions
-from shardq.partitions import asking, parts, resize
-from shardq.partitions.homes import home
+from tests.fault.partitions.beside import OTHERS, PARTITIONS, SOON, TENANTS, queue, quick
 from tests.servers import Cluster
 from tests.waiting import eventually
 
-PARTITIONS = 3
-TENANTS = [f"tenant-{number}" for number in range(20)]
-OTHERS = [each for each in TENANTS if home(each, PARTITIONS)]
-SOON = 60.0
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map is old after a tenth of the time."""
-    for room in (asking, parts):
-        monkeypatch.setattr(room, "MAX_AGE", 0.5)
-    monkeypatch.setattr(resize, "PAUSE_SECONDS", 1.0)
-
-
-@pytest.fixture
-def queue(cluster: Cluster, queue_name: str) -> Iterator[Queue]:
-    with Client.from_url(cluster.url, timeout=SOON) as client:
-        queue = client.queue(queue_name, streams=4, streams_per_shard=2)
-        queue.declare()
-        yield queue
+__all__ = ["queue", "quick"]  # pytest finds the fixtures here
 
 
 def older(client: Client, name: str) -> Queue:

@@ -24,14 +24,15 @@ SOON = 15.0
 
 
 class Shimmed(Server):
-    """A server whose clock can be moved."""
+    """A server whose clock can be moved, or stands still at a time in milliseconds until it is moved."""
 
-    def __init__(self, kind: ServerKind, folder: Path, **settings: Any) -> None:
+    def __init__(self, kind: ServerKind, folder: Path, *, still_at: int = 0, **settings: Any) -> None:
         library, starter, self._offset = folder / "shim.so", folder / "server", folder / "offset"
         source = Path(__file__).with_name("clockshim.c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-        self._offset.write_bytes(bytes(8))
-        starter.write_text(f'#!/bin/sh\nCLOCKSHIM={self._offset} LD_PRELOAD={library} exec {kind.binary} "$@"\n')
+        self._offset.write_bytes(still_at.to_bytes(8, "little"))
+        words = f"CLOCKSHIM={self._offset}{' CLOCKSHIM_STILL=1' if still_at else ''} LD_PRELOAD={library}"
+        starter.write_text(f'#!/bin/sh\n{words} exec {kind.binary} "$@"\n')
         starter.chmod(0o755)
         super().__init__(replace(kind, binary=str(starter)), **settings)
 

@@ -50,6 +50,11 @@ def read(row: str, at: float = NOW, worker: str = "w") -> WorkerStatus:
     return found
 
 
+def test_what_a_worker_of_a_later_version_says_besides_is_passed_over() -> None:
+    row = spell_row(beat())
+    assert read(f"{row}|more|and more") == read(row)
+
+
 def test_a_worker_is_read_as_it_was_told() -> None:
     buckets = [0] * BUCKETS
     buckets[3] = 100
