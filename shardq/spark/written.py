@@ -39,9 +39,9 @@ KINDS: dict[str, tuple[type[DataType], ...]] = {
 }
 """The columns that a DataFrame to be written may have, and their types."""
 REQUIRED = ("shard_key", "payload")
-SOURCE = StructType().add("file", "string").add("line", "integer").add("is_checked", "boolean")
-"""Where a row comes from: the file; the line of the first row of its part, if rows are lines; and whether it is text
-that must be UTF-8."""
+SOURCE = StructType().add("file", "string").add("line", "integer").add("is_checked", "boolean").add("row", "integer")
+"""Where a row comes from: the file; the line of the first row of its part, if rows are lines; whether it is text that
+must be UTF-8; and which row of its part it is, where not all of these come."""
 
 
 def checked_writing(given: Mapping[str, str], schema: StructType) -> Writing:
