@@ -54,9 +54,7 @@ def test_each_row_is_that_of_plain_python(spark: Any, folder: Path) -> None:
         "replayed",
         *(each.name for each in ALTERNATIVES),
     ]
-    assert (
-        len({each.all for one in plain.values() for each in one.outcomes}) > 10
-    )  # they differ, so rows are told apart
+    assert len({each.all for one in plain.values() for each in one.outcomes}) > 5  # so rows can be told apart
     assert compared_by_spark(spark, hours, ALTERNATIVES, within=30.0) == plain
 
 
