@@ -66,9 +66,43 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(where)
+        put_in_place(draft, where)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def put_in_place(draft: Path, path: Path) -> None:
+    """Rename *draft*, which is whole and synced, to *path* beside it, so that a loss of power leaves it there. OSError.
+
+    A file at *path* is replaced; a folder is not.
+    """
+    draft.replace(path)
+    _sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those that it lies in, so that a loss of power leaves them there. OSError."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Have the disk keep the names that are in a folder, if it may be read, and its file system can do so."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(opened)
 
 
 def is_foreign(found: os.stat_result, folder: os.stat_result | None = None) -> bool:

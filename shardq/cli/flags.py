@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shardq.cli.values import length, moment, number, pair, period, positive, time
+from shardq.cli.values import length, moment, number, numbers, pair, period, positive, time
 
 Parser = argparse.ArgumentParser
 DEFAULT_URL: Final = "redis://localhost:6379"
@@ -102,6 +102,18 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "tenants": _flag("--tenants", type=number(1), metavar="T", means="number of tenants"),
     "within": _flag("--within", type=length, metavar="TIME", means="how soon jobs are to begin"),
     "objective": _flag("--objective", type=positive, metavar="PERCENT", means="share of jobs to begin in time"),
+    "workers": _flag(
+        "--workers", type=numbers(1), metavar="N,...", means="numbers of workers, all the time; each an alternative"
+    ),
+    "slots": _flag("--slots", type=number(1), metavar="N", means="slots of each worker"),
+    "setting": _flag(
+        "--setting", type=pair, action="append", default=[], metavar="N=V", means="a setting (repeatable)"
+    ),
+    "weight": _flag("--weight", type=pair, action="append", default=[], metavar="KEY=N", means="a weight (repeatable)"),
+    "limits": _flag(
+        "--limits", type=pair, action="append", default=[], metavar="KEY=N=V,...", means="a key's limits (repeatable)"
+    ),
+    "alternatives": _flag("--alternatives", type=Path, metavar="FILE", means="tables of alternatives by name, as TOML"),
     "plot": _flag("--plot", type=Path, metavar="FILE", means="draw it as PNG or SVG (needs matplotlib)"),
     "streams": _flag("--streams", type=number(1), metavar="N", means="number of streams"),
     "per_shard": _flag("--per-shard", type=number(1), metavar="M", means="streams per shard"),

@@ -73,6 +73,12 @@ def number(low: int) -> Callable[[str], int]:
     return whole_number
 
 
+def numbers(low: int) -> Callable[[str], list[int]]:
+    """Whole numbers of at least *low*, as 4,5,8."""
+    one = number(low)
+    return lambda text: [one(each) for each in text.split(",")]
+
+
 def positive(text: str) -> float:
     """A number above 0."""
     if not re.fullmatch(r"\d{0,12}(\.\d{1,9})?", text, re.ASCII) or not text or not float(text):

@@ -17,6 +17,7 @@ from shardq.extras import extra
 with extra("jobs", "the table of jobs"):
     import pyarrow as pa
 
+from shardq.files import put_in_place
 from shardq.jobs.ranges import ranges_of, uncovered
 from shardq.jobs.schema import JOBS
 from shardq.jobs.step import ORDER
@@ -51,7 +52,8 @@ def _merge(runs: Sequence[Path], schema: pa.Schema) -> None:
     draft = parent / DRAFT
     for part, rows in enumerate(_rows(runs, schema)):
         write_file(rows.sort_by(ORDER) if schema is JOBS else rows, draft / f"part-{part:05d}.parquet")
-    draft.rename(parent / f"run={min(low for low, _ in spans):012d}-{max(high for _, high in spans):012d}")
+    merged = f"run={min(low for low, _ in spans):012d}-{max(high for _, high in spans):012d}"
+    put_in_place(draft, parent / merged)  # before what it covers goes
     _sweep(parent)
 
 

@@ -17,7 +17,6 @@ with extra("jobs", "the table of jobs"):
 
 from shardq.jobs import kinds
 from shardq.jobs.arrays import NONE, ms_of, numbered, one, scaled, whole
-from shardq.jobs.schema import EVENTS
 
 _NAMES = ("queue", "queue_id", "message_id", "shard_key", "task", "client")
 
@@ -106,8 +105,3 @@ class Histories:
         if not len(values):
             return np.full(len(at), NONE)
         return np.where(at < 0, NONE, values[np.maximum(at, 0)])
-
-
-def no_events() -> pa.Table:
-    """Return a table of no events."""
-    return EVENTS.empty_table()

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from shardq.errors import ConfigError
 from shardq.extras import extra, install
-from shardq.spark.consume.block import consuming
-from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_failed, settle_last
-from shardq.spark.lags import Lag, lag
-from shardq.spark.privates import jvm_of, make_active
-from shardq.spark.shipped import check_executors, ship
+from shardq.later import names_from
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from shardq.spark.consume.block import consuming
+    from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_failed, settle_last
+    from shardq.spark.lags import Lag, lag
 
 __all__ = [
     "Lag",
@@ -33,6 +33,23 @@ __all__ = [
     "settle_failed",
     "settle_last",
 ]
+
+_SETTLING = "shardq.spark.consume.settling"
+__getattr__ = names_from(
+    __name__,
+    {
+        "Lag": "shardq.spark.lags",
+        "Settlement": _SETTLING,
+        "ack": _SETTLING,
+        "consuming": "shardq.spark.consume.block",
+        "lag": "shardq.spark.lags",
+        "nack": _SETTLING,
+        "reject": _SETTLING,
+        "settle_failed": _SETTLING,
+        "settle_last": _SETTLING,
+    },
+)
+"""The Python that Spark starts for a streaming query needs none of these."""
 
 OLDEST_VERSION = (4, 0)
 
@@ -55,6 +72,8 @@ def register(spark: SparkSession) -> None:
     2
     """
     check_install()
+    from shardq.spark.privates import jvm_of, make_active
+    from shardq.spark.shipped import check_executors, ship
     from shardq.spark.source import ShardqDataSource
     from shardq.spark.tables import settings
     from shardq.spark.versions import register_source

@@ -13,7 +13,7 @@ from shardq.model.partitions import is_parted
 from shardq.ops.queue.opening import open_queue, require_queue
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
-from shardq.spark.ops.recount import server_ms
+from shardq.spark.ops.scan import server_ms
 from shardq.spark.options import Connecting
 from shardq.spark.references import url_of
 

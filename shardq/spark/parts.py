@@ -6,13 +6,15 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shardq.extras import extra
 
 with extra("spark"):
     from pyspark.sql.datasource import InputPartition
 
-from shardq.spark.ops.sweep import KeyShare
+if TYPE_CHECKING:
+    from shardq.spark.ops.sweep import KeyShare
 
 
 @dataclass(frozen=True)

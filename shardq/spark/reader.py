@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 from shardq.extras import extra
 
@@ -22,9 +21,8 @@ from shardq.spark.pages import PAGE_BYTES
 from shardq.spark.parsing import parsed
 from shardq.spark.parts import Bundle, SparkPart, bundled, share
 from shardq.spark.subscription import Subscription
+from shardq.spark.tracks import TRACKS
 
-TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
-"""The tables that are read in ranges between two points, and so can be read as streams."""
 JOINED_ROWS = 1000
 """Batches of fewer rows are joined with others."""
 READS = {"live": sweep.read_live, "dead": dead.read_dead, "journal": events.read_events}

@@ -17,12 +17,11 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardq.extras import extra
 
 with extra("spark"):
-    import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -30,8 +29,11 @@ from shardq.spark.connection import client_of, partitions_of, queue_in, seen_que
 from shardq.spark.lives import Gone, is_made_anew, life_of
 from shardq.spark.options import Reading, place_of
 from shardq.spark.parts import SparkPart, share
-from shardq.spark.reader import TRACKS, read_part, without_gc
 from shardq.spark.subscription import Subscription
+from shardq.spark.tracks import TRACKS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger("shardq")
 Offset = dict[str, Any]
@@ -148,6 +150,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part; runs in a task."""
+        from shardq.spark.reader import read_part, without_gc  # the Python that plans a stream does not need it
+
         if isinstance(partition, SparkPart):
             with self.gone.left_out(partition.queue):
                 yield from without_gc(read_part(self.options, self.schema, partition))

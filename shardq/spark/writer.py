@@ -169,8 +169,8 @@ def _place(batch: pa.RecordBatch, row: int, part: str, first: int) -> dict[str, 
     place: dict[str, Any] = {"partition": int(part) if part.isdecimal() else part, "row": first + row}
     if "source" in batch.schema.names:
         source = batch.column("source")[row].as_py()
-        line = source["line"]
-        place |= {"file": source["file"], "line": None if line is None else line + first + row}
+        line, number = source["line"], first + row if source["row"] is None else source["row"]
+        place |= {"row": number, "file": source["file"], "line": None if line is None else line + number}
     return place
 
 

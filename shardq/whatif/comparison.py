@@ -41,12 +41,16 @@ def compared(
     *tell* is called with the name of each replay before it begins.
     """
     found = []
-    same = [Alternative(REPLAYED)] if history.stays else []
     with MovedServer() as server:
-        for each in (*same, *alternatives):
+        for each in (*unchanged(history), *alternatives):
             tell(each.name)
             found.append(outcome_of(each.name, history, replayed(history, each, server), within))
     return Comparison(outcome_was(history, within), found)
+
+
+def unchanged(history: History) -> list[Alternative]:
+    """Return the alternative in which nothing is otherwise; none if it is not known which workers there were."""
+    return [Alternative(REPLAYED)] if history.stays else []
 
 
 def cheapest(comparison: Comparison, objective: float) -> Projection | None:

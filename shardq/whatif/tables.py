@@ -23,6 +23,10 @@ COLUMNS: Final = [
 ]  # fmt: skip
 """The columns that a history is made of."""
 
+HOUR: Final = 3_600.0
+MAX_HOURS: Final = 24 * 31
+"""Hours that are replayed apart."""
+
 
 class Recorded(NamedTuple):
     """The record of all queues: their jobs, settings and workers."""
@@ -46,6 +50,26 @@ class Recorded(NamedTuple):
         return history_of(
             queue, rows, _of(self.settings, queue).to_pylist(), _of(self.capacity, queue).to_pylist(), since
         )
+
+    def hours(self, queue: str, since: float | None = None, until: float | None = None) -> dict[float, History]:
+        """Return the history of each hour of the clock in which a job of *queue* was written or waited, by its begin.
+
+        Jobs that still waited when an hour began are written then. ConfigError for more than `MAX_HOURS`.
+        """
+        jobs = _of(self.jobs, queue)
+        written = pc.min_max(jobs.filter(_within(jobs, since, until))["written_at"])
+        if not written["min"].is_valid:
+            return {}
+        first = max(written["min"].as_py().timestamp(), since or 0.0) // HOUR * HOUR
+        last = written["max"].as_py().timestamp()
+        if last - first > MAX_HOURS * HOUR:
+            raise ConfigError(f"these are more than {MAX_HOURS} hours: name fewer with --since and --before")
+        found: dict[float, History] = {}
+        for begin in (first + HOUR * nth for nth in range(MAX_HOURS + 1)):
+            end = begin + HOUR if until is None else min(until, begin + HOUR)
+            if begin <= last and (history := self.history(queue, max(begin, since or begin), end)):
+                found[begin] = history
+        return found
 
 
 def recorded(path: Path) -> Recorded:

@@ -93,7 +93,10 @@ APART = {
         ("edge refused", "edge resend", "edge send", "edge status", "edge tail"), "tests/edge has tests of it: no Redis"
     ),
     **dict.fromkeys(
-        ("pipeline archive", "pipeline jobs", "pipeline load", "pipeline redrive", "pipeline route"),
+        (
+            "pipeline archive", "pipeline jobs", "pipeline load", "pipeline redrive", "pipeline route",
+            "pipeline what-if",
+        ),
         "it needs Spark: tests/spark",
     ),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -167,3 +168,39 @@ def test_rows_of_a_merged_day_lie_as_those_of_a_run_do(folder: TableFolder, monk
     monkeypatch.setattr(compacting, "MAX_ROWS", 2)
     compact(folder.path, MANY, "2026-12-31")
     assert ids(folder) == first_ids(MANY)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs the names of open files, as Linux tells them")
+def test_the_disk_knows_a_merged_folder_before_what_it_covers_goes(
+    folder: TableFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "MAX_RUNS", FEW)
+    synced: dict[Path, set[str]] = {}
+    sync = os.fsync
+
+    def told(opened: int) -> None:
+        path = Path(f"/proc/self/fd/{opened}").resolve()
+        if path.is_dir():
+            synced[path] = {each.name for each in path.iterdir()}
+        sync(opened)
+
+    monkeypatch.setattr("shardq.files.os.fsync", told)
+    day = next(iter(sorted(folder.path.glob("jobs/day=*"))))
+    before = {each.name for each in day.iterdir()}
+    compact(folder.path, MANY - 1, "2026-12-01")
+    [merged] = [each.name for each in day.iterdir() if each.name not in before]
+    assert synced[day] == before | {merged}
+    assert synced[day / compacting.DRAFT] >= {"part-00000.parquet"}
+
+
+def test_new_folders_of_a_run_are_synced_into_those_that_they_lie_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+
+    def told(path: Path) -> None:
+        synced.append((path.name, path.is_dir()))
+
+    monkeypatch.setattr("shardq.files._sync_folder", told)
+    write_file(SETTINGS.empty_table(), tmp_path / "jobs" / "day=1" / "run=1" / "part.parquet")
+    assert synced == [(tmp_path.name, True), ("jobs", True), ("day=1", True), ("run=1", True)]

@@ -21,9 +21,11 @@ CHILDREN = (
     "pyspark.worker",
 )
 
+OURS = ("source", "reader", "writer", "stream", "consume.fetch", "consume.stream")
+
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads; the one of PyArrow's allocator minds no fork
-    for name in (*CHILDREN, "shardq.spark.source"):
+    for name in (*CHILDREN, *(f"shardq.spark.{each}" for each in OURS)):
         import_module(name)
     gc.freeze()
     manager()

@@ -15,16 +15,16 @@ from shardq.spark.consume.holding import Room, lease
 from shardq.spark.consume.lease import ReaderLease
 from shardq.spark.consume.settling import _settle
 from shardq.spark.consume.stream import ConsumingReader
-from shardq.spark.dead import DeadTrack
-from shardq.spark.events import JournalTrack
 from shardq.spark.ops.bulk import BulkOffset, store_rows
-from shardq.spark.ops.recount import Recount, recount, server_ms
+from shardq.spark.ops.recount import Recount, recount
 from shardq.spark.ops.rows import RowPace, Rows
+from shardq.spark.ops.scan import server_ms
 from shardq.spark.ops.unnumbered import store_unnumbered
 from shardq.spark.options import Connecting, Consuming, Reading, parsed
 from shardq.spark.parts import SparkPart
 from shardq.spark.reader import read_part
 from shardq.spark.schema import arrow_schema, table_schema
+from shardq.spark.tracks import DeadTrack, JournalTrack
 from tests.acl import Users
 from tests.servers import Server
 

@@ -22,6 +22,7 @@ MENU: Final = Menu(
             "jobs": "make the table of jobs, one row a message",
             "route": "send events to the queues of their topics",
             "redrive": "move chosen dead letters back",
+            "what-if": "replay hours of jobs under other settings",
         }
     },
 )

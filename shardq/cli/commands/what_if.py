@@ -10,11 +10,11 @@ from msgspec.structs import asdict, replace
 
 from shardq.cli.exits import NothingThere, UsageError
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Args, argument, command, flag
+from shardq.cli.parsing import Args, Run, argument, command, flag
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, in_columns
 from shardq.cli.text import duration, json_line, shown_key
-from shardq.cli.values import number, pair
+from shardq.cli.values import pair
 from shardq.cli.width import columns
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shardq.whatif.comparison import Comparison
     from shardq.whatif.history import History
     from shardq.whatif.outcome import Projection
+    from shardq.whatif.tables import Recorded
 
 ABOUT = """FOLDER has the tables that `shardq jobs` makes. Its jobs come once more, as long and as often tried as they
 were, on a private server whose clock is moved: shardq's own scripts decide who is served, and workers read as they do.
@@ -47,41 +48,37 @@ NAMED: Final = "named"
 """The alternative that the flags name has this name in errors."""
 
 
-def _numbers(text: str) -> list[int]:
-    """Whole numbers, as 4,5,8."""
-    return [number(1)(each) for each in text.split(",")]
+def takes_alternatives(run: Run) -> Run:
+    """Let a command take a folder of jobs, a time, alternatives, and the objective."""
+    for each in reversed(_ALTERNATIVES):
+        run = each(run)
+    return run
+
+
+_ALTERNATIVES: Final = (
+    argument("folder", type=Path, metavar="FOLDER", help="the folder of the tables of jobs"),
+    flag("queue", " (the only one in the folder)"),
+    *map(flag, ("since", "before", "workers", "slots", "streams", "per_shard")),
+    *map(flag, ("setting", "weight", "limits", "alternatives")),
+    flag("within", " (1s)", default=1.0),
+    flag("objective", " (99)", default=99.0),
+)
 
 
 @command(ABOUT, EXAMPLES, extra="jobs")
-@argument("folder", type=Path, metavar="FOLDER", help="the folder of the tables of jobs")
-@flag("queue", " (the only one in the folder)")
-@flag("since")
-@flag("before")
-@argument(
-    "--workers", type=_numbers, metavar="N,...", help="the number of workers, all the time; one alternative for each"
-)
-@argument("--slots", type=number(1), metavar="N", help="slots of each worker")
-@flag("streams")
-@flag("per_shard")
-@argument("--setting", type=pair, action="append", default=[], metavar="N=V", help="a setting (repeatable)")
-@argument("--weight", type=pair, action="append", default=[], metavar="KEY=N", help="a weight (repeatable)")
-@argument(
-    "--limits", type=pair, action="append", default=[], metavar="KEY=N=V,...", help="all limits of a key (repeatable)"
-)
-@argument("--alternatives", type=Path, metavar="FILE", help="tables of alternatives by name, as TOML")
-@flag("within", " (1s)", default=1.0)
-@flag("objective", " (99)", default=99.0)
+@takes_alternatives
 @flag("plot")
 def run(args: Args, shell: Shell) -> None:
     """Replay, compare, print and draw."""
     from shardq.whatif.comparison import compared
 
-    if args.objective > 100:
-        raise UsageError("--objective is a share in percent: at most 100")
+    check_objective(args)
     if args.plot:
         _check_plot(args.plot)
-    history = _history(args)
-    alternatives = _alternatives(args, history)
+    history = read_jobs(args).history(args.queue, args.since, args.before)
+    if history is None:
+        raise no_job(args)
+    alternatives = alternatives_of(args, history)
     jobs = len(history.arrivals)
 
     def tell(name: str) -> None:
@@ -97,21 +94,33 @@ def run(args: Args, shell: Shell) -> None:
         _plot(found, args)
 
 
-def _history(args: Args) -> History:
+def check_objective(args: Args) -> None:
+    """UsageError unless the objective is a share."""
+    if args.objective > 100:
+        raise UsageError("--objective is a share in percent: at most 100")
+
+
+def read_jobs(args: Args) -> Recorded:
+    """Return what is in the folder, and note the only queue of it as the one that is meant."""
     from shardq.whatif.tables import recorded
 
     found = recorded(args.folder)
     names = found.queues
     if args.queue is None and len(names) > 1:
         raise UsageError(f"{args.folder} has jobs of several queues: name one with --queue ({', '.join(names[:5])})")
-    queue = args.queue or (names[0] if names else "")
-    history = found.history(queue, args.since, args.before) if queue in names else None
-    if history is None:
-        raise NothingThere(f"{args.folder} has no job of {f'queue {queue!r}' if queue else 'any queue'} in this time")
-    return history
+    args.queue = args.queue or (names[0] if names else "")
+    return found
 
 
-def _alternatives(args: Args, history: History) -> list[Alternative]:
+def no_job(args: Args) -> NothingThere:
+    """Return the error of a folder, or a time, without a job of the queue."""
+    return NothingThere(
+        f"{args.folder} has no job of {f'queue {args.queue!r}' if args.queue else 'any queue'} in this time"
+    )
+
+
+def alternatives_of(args: Args, history: History) -> list[Alternative]:
+    """Return the alternatives that flags and file name. UsageError if nobody knows how many workers there are."""
     from shardq.whatif.alternative import alternative_of, by_workers, read_alternatives
 
     named = alternative_of(NAMED, _table(args))
@@ -169,7 +178,7 @@ def _value(text: str) -> Any:
 def _show(found: Comparison, args: Args) -> None:
     say("\n".join(in_columns(_verdict(found, args), columns())))
     say()
-    draw(COLUMNS, map(_row, found.outcomes), right=frozenset(COLUMNS[1:]), folded={"setting": 10})
+    draw(COLUMNS, map(row_of, found.outcomes), right=frozenset(COLUMNS[1:]), folded={"setting": 10})
     for each in found.outcomes:
         if each.never:
             remark(f"{each.name}: {each.never:,} jobs were never delivered")
@@ -188,7 +197,8 @@ def _verdict(found: Comparison, args: Args) -> str:
     return f"{shown_key(best.name)} keeps the objective, {goal}: {best.in_time:.1%} in time{slots} ({was})"
 
 
-def _row(each: Projection) -> tuple[str, ...]:
+def row_of(each: Projection) -> tuple[str, ...]:
+    """Return an outcome as text for `COLUMNS`."""
     return (
         shown_key(each.name),
         *map(duration, (each.all.p50, each.all.p99, each.quiet.p99, each.worst.p99)),

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardq.arguments import MAX_BLOCK, seconds
+from shardq.codec import Codecs
 from shardq.errors import ConfigError, QueueMissing
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.ops.results.keep import keep, kept_result
 from shardq.ops.settle import settle
 from shardq.ops.settle.settle import Settled
 from shardq.spark.causes import cause_of
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-Verb = Callable[[QueueState, Sequence[Received], Sequence[str]], Op[list[Settled]]]
+Verb = Callable[[QueueState, Sequence[Received], Sequence[Any]], Op[list[Settled]]]
+"""Settles rows of a queue, each with its error, its reason or its result."""
 
 
 class Settlement(NamedTuple):
@@ -43,10 +46,12 @@ class Settlement(NamedTuple):
     dead: int
 
 
-def ack(df: DataFrame, *, url: str) -> Settlement:
+def ack(df: DataFrame, *, url: str, result: Column | None = None) -> Settlement:
     """Say of the messages of *df* that their work is done. It needs the column `lease` only.
 
-    ConfigError if it has not; BackendError if Redis did not answer.
+    The column *result* has the result of each, which is kept as `Delivery.ack` keeps one: a struct or a map as a dict,
+    null as None. ConfigError without the column `lease`, or if a queue keeps no results; BackendError if Redis did not
+    answer.
 
     >>> from shardq import Client
     >>> client = Client.from_url("redis://localhost:6379")
@@ -55,7 +60,19 @@ def ack(df: DataFrame, *, url: str) -> Settlement:
     ...     ack(df, url="redis://localhost:6379")
     Settlement(settled=2, lost=0, cancelled=0, dead=0)
     """
-    return _settled(df, "", url, lambda state, held, _: settle.ack(state, held))
+    if result is not None:
+        return _settled(df, result, url, _ack_with_results)
+    return _settled(df, _text(""), url, lambda state, held, _: settle.ack(state, held))
+
+
+def _ack_with_results(state: QueueState, held: Sequence[Received], results: Sequence[Any]) -> Op[list[Settled]]:
+    """Keep the results, then ack; runs in a task."""
+    config = state.config
+    if config.result_ttl is None:
+        raise ConfigError(f"queue {state.keys.name!r} keeps no results: set its result_ttl")
+    encoded = (kept_result(Codecs(), config.max_result_size, each) for each in results)
+    yield from keep(state, [*zip(held, encoded, strict=True)])
+    return (yield from settle.ack(state, held))
 
 
 def nack(df: DataFrame, *, url: str, delay: float = 0.0, error: str | Column = "") -> Settlement:
@@ -71,7 +88,7 @@ def nack(df: DataFrame, *, url: str, delay: float = 0.0, error: str | Column = "
     Settlement(settled=2, lost=0, cancelled=0, dead=0)
     """
     seconds("delay", delay, 0, MAX_BLOCK)
-    return _settled(df, error, url, lambda state, held, errors: settle.nack(state, held, delay, errors))
+    return _settled(df, _text(error), url, lambda state, held, errors: settle.nack(state, held, delay, errors))
 
 
 def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
@@ -86,7 +103,7 @@ def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
     ...     reject(df.where("payload = ''"), url="redis://localhost:6379", reason="the payload is empty")
     Settlement(settled=0, lost=0, cancelled=0, dead=1)
     """
-    return _settled(df, reason, url, settle.reject)
+    return _settled(df, _text(reason), url, settle.reject)
 
 
 def settle_last(query: StreamingQuery, *, url: str) -> None:
@@ -146,24 +163,31 @@ def _hold(url: str, queue: str, end: Mapping[str, Any]) -> Hold:
     return Hold(client_of(options), same_queue(options, queue, end), end["hold"])
 
 
-def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settlement:
+def _text(why: str | Column) -> Column:
+    """A text, or a column with one for each row."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    return F.lit(why) if isinstance(why, str) else F.coalesce(why.cast("string"), F.lit(""))
+
+
+def _settled(df: DataFrame, told: Column, url: str, verb: Verb) -> Settlement:
+    """Settle the rows of *df* by *verb*, which also gets the column *told*."""
     _check_lease(df)
-    text = F.lit(why) if isinstance(why, str) else F.coalesce(why.cast("string"), F.lit(""))
     options = Connecting(url=url)
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
+        from shardq.spark.maps import listed
+
         ends: Counter[str] = Counter()
         for batch in batches:
-            ends.update(_settle(options, verb, batch.column(0).to_pylist(), batch.column(1).to_pylist()))
+            ends.update(_settle(options, verb, batch.column(0).to_pylist(), listed(batch.column(1))))
         how, rows = pa.array(ends.keys(), pa.string()), pa.array(ends.values(), pa.int64())
         yield pa.record_batch({"how": how, "rows": rows})
 
     counts: Counter[str] = Counter()
-    for row in df.select("lease", text.alias("why")).mapInArrow(task, "how string, rows long").collect():
+    for row in df.select("lease", told.alias("told")).mapInArrow(task, "how string, rows long").collect():
         counts[row["how"]] += row["rows"]
     return Settlement(*(counts[how.value] for how in (Settled.OK, Settled.LOST, Settled.CANCELLED, Settled.DEAD)))
 
@@ -177,10 +201,10 @@ def _check_lease(df: DataFrame) -> None:
         raise ConfigError(f"column lease is {kinds['lease']}: it must be string, as `consuming` made it")
 
 
-def _settle(options: Connecting, verb: Verb, leases: Sequence[str | None], why: Sequence[str]) -> Iterator[str]:
+def _settle(options: Connecting, verb: Verb, leases: Sequence[str | None], told: Sequence[Any]) -> Iterator[str]:
     """Settle rows, queue by queue, and say how each ended. All leases are looked at before the first is settled."""
-    queues: dict[str, list[tuple[Received, str]]] = {}
-    for text, each in zip(leases, why, strict=True):
+    queues: dict[str, list[tuple[Received, Any]]] = {}
+    for text, each in zip(leases, told, strict=True):
         lease = lease_of(text)
         queues.setdefault(lease.queue, []).append((lease.received, each))
     for name, rows in queues.items():

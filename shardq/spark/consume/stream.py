@@ -23,12 +23,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardq.extras import extra
 
 with extra("spark"):
-    import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -40,15 +39,16 @@ from shardq.partitions.parts import all_of
 from shardq.spark.connection import client_of, partitions_of, queue_in, queue_of, state_of
 from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import suspects
-from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.hold import End, Hold
 from shardq.spark.consume.holding import Room
 from shardq.spark.consume.lease import ReaderLease, packed, unpacked
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
 from shardq.spark.parts import share
-from shardq.spark.reader import joined, without_gc
 from shardq.spark.stream import shares
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Offset = dict[str, Any]
 WAIT_SECONDS = 0.5
@@ -221,6 +221,9 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one part; runs in a task."""
+        from shardq.spark.consume.fetch import read_leased  # the Python that plans a stream does not need these
+        from shardq.spark.reader import joined, without_gc
+
         if not isinstance(partition, LeasedPart):
             return iter(())
         some = ((queue, unpacked(leases)) for queue, leases in partition.leases)

@@ -19,8 +19,8 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Op, Underreplicated
 from shardq.protocol.replies import created_ms
 from shardq.spark.ops.bulk import RESUMABLE, BulkOffset, too_many, trouble_of
-from shardq.spark.ops.recount import server_ms
 from shardq.spark.ops.rows import RowPace, Rows, Tries, give_up_error, rows_call
+from shardq.spark.ops.scan import server_ms
 
 _MARK: Final = re.compile(r"w(\d{1,2})t(\d{1,15})")
 _MIN_YOUNGER_MS: Final = 1_800_000

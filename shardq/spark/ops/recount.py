@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shardq.clock import Clock
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Ask, Call, Op
+from shardq.ops.queue.steps import Call, Op
 from shardq.spark.ops.bulk import BulkOffset
 
 FIELDS_AT_ONCE = 1000
@@ -57,9 +56,3 @@ def _knows(text: bytes | None, offset: BulkOffset) -> bool:
         return False
     _, stored, batch, _ = text.split(b"|")
     return (int(batch), int(stored)) >= (offset.batch, offset.stored)
-
-
-def server_ms(clock: Clock, timeout: float) -> Op[int]:
-    """Return the time on the server's clock in ms. On a cluster it is that of any node."""
-    seconds, micros = yield from retry_until(lambda _: Ask(("TIME",)), clock.monotonic() + timeout, clock)
-    return int(seconds) * 1000 + int(micros) // 1000

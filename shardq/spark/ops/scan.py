@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from shardq.clock import Clock
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.queue.steps import Argument, Ask, Call, Op
 
 EntryId = tuple[int, int]
 """An entry id that compares correctly: as text, "9-1" is above "10-1"."""
@@ -15,6 +16,8 @@ EntryId = tuple[int, int]
 BODIES = "d"
 """The place of messages in the stream `:bodies`: those that are or were delayed, held back or redriven."""
 
+LAST_SEQUENCE: Final = 2**64 - 1
+"""The highest second half of an entry id."""
 SCANNED = 1000
 FETCHED_BYTES = 4 * 1024 * 1024
 
@@ -96,3 +99,9 @@ def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[
         if found < SCANNED:
             break
     return after, passed
+
+
+def server_ms(clock: Clock, timeout: float) -> Op[int]:
+    """Return the time on the server's clock in ms. On a cluster it is that of any node."""
+    seconds, micros = yield from retry_until(lambda _: Ask(("TIME",)), clock.monotonic() + timeout, clock)
+    return int(seconds) * 1000 + int(micros) // 1000

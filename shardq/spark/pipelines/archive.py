@@ -7,7 +7,6 @@ compacted beside that.) Compaction merges the folders of finished batches into o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shardq.errors import ConfigError
+from shardq.jobs.ranges import Range, ranges_of, uncovered
 from shardq.spark.pipelines.checkpoint import Checkpoint
 from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.inputs import following, wait
@@ -25,7 +25,6 @@ from shardq.spark.schema import table_schema
 TABLES: Final = {"journal": "time", "dead": "died_at"}
 """The archived tables, and by which column's day."""
 
-BATCH: Final = re.compile(r"batch=(\d{12})(?:-(\d{12}))?")
 DONE: Final = "_SUCCESS"
 """The file that Spark writes last into a folder."""
 
@@ -56,12 +55,10 @@ class Archive:
 
     def live(self, name: str) -> list[str]:
         """The folders of batches that no compacted one covers."""
-        ranges = self._ranges(name)
-        return [each for each, span in ranges.items() if not any(covers(other, span) for other in ranges.values())]
+        return uncovered(self._ranges(name))
 
-    def _ranges(self, name: str) -> dict[str, tuple[int, int]]:
-        found = {each: BATCH.fullmatch(each) for each in self._folder.names(name)}
-        return {each: (int(span[1]), int(span[2] or span[1])) for each, span in found.items() if span}
+    def _ranges(self, name: str) -> dict[str, Range]:
+        return ranges_of("batch", self._folder.names(name))
 
     def _newest(self, name: str) -> int:
         """The number of the newest batch that has a folder; -1 when there is none."""
@@ -189,11 +186,6 @@ class Archive:
 
         wait(following(rows, store, f"archive {name}", checkpoint.path, every))
         return total
-
-
-def covers(wide: tuple[int, int], narrow: tuple[int, int]) -> bool:
-    """Whether the batches *wide* hold *narrow* and more."""
-    return wide != narrow and wide[0] <= narrow[0] and narrow[1] <= wide[1]
 
 
 def archived(spark: SparkSession, path: str) -> DataFrame | None:

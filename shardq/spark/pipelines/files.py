@@ -73,11 +73,11 @@ def piece(rows: DataFrame) -> Column | None:
 
 
 def source(lines: TextLines) -> Column:
-    """Where each row of files comes from, as shardq.spark.source.SOURCE says it."""
+    """Where each row of files comes from, as shardq.spark.written.SOURCE says it."""
     is_first = F.col("_metadata.file_block_start") == 0
     line = F.when(is_first, F.lit(lines.first)).cast("int")
-    names = ("file", "line", "is_checked")
-    columns = (F.col("_metadata.file_path"), line, F.lit(lines.is_checked))
+    names = ("file", "line", "is_checked", "row")
+    columns = (F.col("_metadata.file_path"), line, F.lit(lines.is_checked), F.lit(None).cast("int"))
     return F.struct(*(column.alias(name) for name, column in zip(names, columns, strict=True)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
@@ -17,7 +18,7 @@ from pyspark.sql.types import StructType
 from shardq.arguments import shown
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.pipelines.errors import CUT_LINE, line_of
-from shardq.spark.pipelines.files import NO_LINES, TextLines, overridden
+from shardq.spark.pipelines.files import NO_LINES, SPLIT_SETTINGS, TextLines, overridden
 from shardq.spark.privates import file_system, hadoop_path
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
@@ -34,6 +35,9 @@ line that cannot be parsed must not become a row of nulls."""
 LANDING: Final = {"maxFilesPerTrigger": "1000", "maxFileAge": "36500d"}
 """The most files of a landing folder in a batch. Spark leaves out files that were a week older than the newest
 when they came, unless `maxFileAge` says another age."""
+
+ROW_OF_PIECE: Final = re.compile(r"row ([\d,]+) of partition [0-9A-F]{1,16}-(\d+) of (\S+)")
+"""A row in an error of shardq, by its number in a piece of a file, the first byte of this, and the file."""
 
 CUT: Final = "shardq_cut_line"
 """The column of what cannot be parsed."""
@@ -95,17 +99,20 @@ def read_table(
 def located(
     spark: SparkSession, path: str, *, form: str | None, schema: str | None, options: Mapping[str, str]
 ) -> Iterator[None]:
-    """Within this context an error about a line that cannot be parsed names its file and number."""
+    """Within this context an error about a line names its file and number, also where they are not known at once."""
     try:
         yield
     except Exception as error:
         told, where = line_of(error), None
-        if CUT_LINE in told:
-            with suppress(PySparkException, Py4JError):  # what failed first is the better error
+        unknown = ROW_OF_PIECE.search(told)
+        with suppress(PySparkException, Py4JError):  # what failed first is the better error
+            if CUT_LINE in told:
                 where = _first_cut(spark, path, format_of(path, form), schema, options)
+            elif unknown is not None:
+                where = _line_of_row(spark, path, format_of(path, form), schema, options, unknown)
         if where is None:
             raise
-        raise PipelineFailed(told.replace(CUT_LINE, where)) from error
+        raise PipelineFailed(told.replace(CUT_LINE if unknown is None else unknown[0], where)) from error
 
 
 def _first_cut(spark: SparkSession, path: str, form: str, schema: str | None, options: Mapping[str, str]) -> str | None:
@@ -124,6 +131,23 @@ def _first_cut(spark: SparkSession, path: str, form: str, schema: str | None, op
     line, text = text_lines(path, form, options).first, first["row"][CUT]
     place = f"line {line + first['number']:,} of {first['file']}" if line else f"a row of {first['file']}"
     return f"{place}, which is no UTF-8 (name its encoding)" if "\N{REPLACEMENT CHARACTER}" in text else place
+
+
+def _line_of_row(
+    spark: SparkSession, path: str, form: str, schema: str | None, options: Mapping[str, str], found: re.Match[str]
+) -> str | None:
+    """Name the line of a row in a later piece of a file. Spark counts the rows of the pieces before it, once."""
+    first, (row, start, file) = text_lines(path, form, options).first, found.groups()
+    if first is None:
+        return None
+    if schema is None and form == "json":
+        schema = "found string"  # what the columns are is not asked for here, which takes reading all files
+    with overridden(spark, {**AS_TEXT, **SPLIT_SETTINGS}):
+        rows = _prepared(spark.read, form, schema, {"mode": "PERMISSIVE", **options}).load(path)
+        is_before = (F.col("_metadata.file_path") == file) & (F.col("_metadata.file_block_start") < int(start))
+        any_column = F.col("`{}`".format(rows.columns[0].replace("`", "``")))  # where none is read, blank lines count
+        before = rows.where(is_before).select(F.count(any_column) + F.count_if(any_column.isNull())).first()
+    return f"line {first + before[0] + int(row.replace(',', '')):,} of {file}" if before is not None else None
 
 
 def follow_files(

@@ -35,11 +35,11 @@ from shardq.jobs.step import ORDER, Around, Life, MadeJobs, State, around, witho
 from shardq.jobs.tables import TABLES, run_name
 from shardq.model.event import packed
 from shardq.spark.connection import client_of, seen_partitions
-from shardq.spark.events import JournalTrack
 from shardq.spark.options import Reading, parsed
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.files import overridden
 from shardq.spark.pipelines.folder import Folder
+from shardq.spark.tracks import JournalTrack
 
 MICROS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.session.timeZone": "UTC"}
 """Spark would write times in a format that others read as of no time zone."""

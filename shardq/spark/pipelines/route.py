@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -87,7 +88,8 @@ def _route(shared: Broadcast[list[tuple[str, str]]], *, divert: bool) -> Callabl
                     return [None]
                 raise
 
-        for batch in batches:
+        seen: Counter[str] = Counter()
+        for batch in (_numbered(each, seen) for each in batches):
             column = batch.column("topic").dictionary_encode(null_encoding="encode")
             queues = [queues_of(each) for each in column.dictionary.to_pylist()]
             found = [queues[at] for at in column.indices.to_pylist()]
@@ -96,6 +98,24 @@ def _route(shared: Broadcast[list[tuple[str, str]]], *, divert: bool) -> Callabl
             yield batch.drop_columns(["topic"]).take(rows).append_column("queue", column)
 
     return route
+
+
+def _numbered(batch: pa.RecordBatch, seen: Counter[str]) -> pa.RecordBatch:
+    """*batch*, whose column `source` says which row of its part each is: a queue gets only some of them.
+
+    *seen* counts those of each part.
+    """
+    if "source" not in batch.schema.names:
+        return batch
+    numbers = []
+    for part in batch.column("part").to_pylist():
+        numbers.append(seen[part])
+        seen[part] += 1
+    at = batch.schema.get_field_index("source")
+    kind = batch.schema.field(at).type
+    fields = dict(zip((each.name for each in kind), batch.column(at).flatten(), strict=True))
+    fields["row"] = pa.array(numbers, pa.int32())
+    return batch.set_column(at, batch.schema.field(at), pa.StructArray.from_arrays([*fields.values()], fields=[*kind]))
 
 
 @lru_cache(maxsize=2)

@@ -11,8 +11,9 @@ from shardq.client import Queue
 from shardq.errors import OutcomeUnknown
 from shardq.ops.queue.opening import open_queue
 from shardq.spark.ops.bulk import BulkOffset, store_rows
-from shardq.spark.ops.recount import Recount, recount, server_ms
+from shardq.spark.ops.recount import Recount, recount
 from shardq.spark.ops.rows import RowPace, Rows
+from shardq.spark.ops.scan import server_ms
 from shardq.spark.ops.unnumbered import store_unnumbered
 from tests.servers import Cluster, Server
 from tests.waiting import eventually

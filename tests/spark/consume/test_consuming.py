@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,59 @@ def test_bad_arguments_are_refused_before_anything_is_leased(spark: Any, url: st
     with pytest.raises(Exception, match="is no lease"):
         ack(spark.range(1).selectExpr("'abc' as lease"), url=url)
     assert queue.stats().in_flight == 0
+
+
+def test_an_ack_keeps_the_result_of_each_row(spark: Any, url: str, client: Client, queue_name: str) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    queue = client.queue(queue_name, create=True, result_ttl=60, visibility_timeout=600)
+    written = {queue.write(str(at).encode(), shard_key=f"tenant-{at % 3}"): at for at in range(40)}
+    with consuming(spark, url=url, queue=queue.name, ack_on="job") as df:
+        number = df.payload.cast("string").cast("int")
+        told = F.struct(number.alias("number"), F.create_map(F.lit("is"), (number % 2 == 0)).alias("even"))
+        assert ack(df, url=url, result=F.when(number != 7, told)) == (40, 0, 0, 0)
+    found = {at: queue.result(message_id) for message_id, at in written.items()}
+    assert found == {at: {"number": at, "even": {"is": at % 2 == 0}} if at != 7 else None for at in range(40)}
+
+
+@pytest.mark.parametrize(
+    ("expression", "kept"),
+    [
+        ("'done'", "done"),
+        ("binary('done')", b"done"),
+        ("array(1, 2)", [1, 2]),
+        ("1.5D", 1.5),
+        ("1.50", "1.50"),
+        ("timestamp'2026-01-02 03:04:05'", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+    ],
+)
+def test_a_result_is_read_as_a_payload_of_its_type_is(
+    spark: Any, url: str, client: Client, queue_name: str, expression: str, kept: Any
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    queue = client.queue(queue_name, create=True, result_ttl=60, visibility_timeout=600)
+    message_id = queue.write(b"hello", shard_key="acme")
+    with consuming(spark, url=url, queue=queue.name, ack_on="job") as df:
+        ack(df, url=url, result=F.expr(expression))
+    assert queue.result(message_id) == kept
+
+
+def test_each_partition_of_a_query_keeps_results(
+    spark: Any, url: str, client: Client, queue_name: str, tmp_path: Path
+) -> None:
+    queue = client.queue(queue_name, create=True, result_ttl=60, visibility_timeout=600, partitions=3)
+    ids = queue.write_many([(str(at).encode(), f"tenant-{at}") for at in range(30)])
+    held = spark.readStream.format("shardq").options(url=url, subscribe=queue.name, mode="consume", ackOn="job").load()
+    query = held.writeStream.foreachBatch(lambda df, _: ack(df, url=url, result=df.payload.cast("string")))
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert [queue.result(each) for each in ids] == [str(at) for at in range(30)]
+
+
+def test_a_result_needs_a_queue_that_keeps_results(spark: Any, url: str, queue: Queue) -> None:
+    queue.write(b"hello", shard_key="acme")
+    with consuming(spark, url=url, queue=queue.name, ack_on="job") as df:
+        with pytest.raises(Exception, match="keeps no results: set its result_ttl"):
+            ack(df, url=url, result=df.payload)
+        assert queue.stats().acked == 0

@@ -12,7 +12,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.spark.pipelines import files
+from shardq.spark.pipelines import files, inputs
 from shardq.spark.pipelines import load as load_module
 from shardq.spark.pipelines.inputs import read_table
 from shardq.spark.pipelines.load import LoadColumns, identity, messages
@@ -251,7 +251,7 @@ def test_rows_are_known_by_their_keys_in_any_order(shardq: Shardq, queue: Queue,
 def test_a_bad_row_is_named_by_its_file_and_line(
     shardq: Shardq, client: Client, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines that are blank are not counted; of the later pieces of a large file the row in the piece is named."""
+    """Lines that are blank are not counted; in the error queue, a row of a later piece is named by its number there."""
     path = csv(tmp_path / "in" / "a b.csv", 0, 50, bad=7)
     (tmp_path / "in" / "c.json").write_text('{"tenant": "t"}\n\n{"n": 1}\n')
     for name, line in (("a b.csv", 9), ("c.json", 2)):
@@ -270,6 +270,28 @@ def test_a_bad_row_is_named_by_its_file_and_line(
     [found] = drained(errors)
     assert found.payload["line"] is None
     assert re.fullmatch(r"[0-9A-F]{1,16}-[1-9]\d+", found.payload["partition"])
+
+
+@pytest.mark.parametrize("words", [("csv",), ("json",), ("json", "--schema", "n int, tenant string")], ids=" ".join)
+def test_a_bad_row_of_a_later_piece_is_named_by_its_line(
+    shardq: Shardq, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """The rows before it are counted only then, as the reader counts them: without lines that are blank."""
+    for each in (files, load_module, inputs):
+        monkeypatch.setattr(each, "SPLIT_SETTINGS", dict.fromkeys(files.SPLIT_SETTINGS, "100"))
+    form = words[0]
+    rows = [f"t-{at % 7},{at}" for at in range(80)]
+    if form == "json":
+        rows = [json.dumps({"n": at, "tenant": f"t-{at % 7}"}) for at in range(80)]
+    head = ["tenant,n"] if form == "csv" else []
+    bad = ",61" if form == "csv" else '{"n": 61}'
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "good").write_text("\n".join([*head, *rows, ""]))
+    lines = [*head, *rows[:20], "", *rows[20:30], "  ", *rows[30:61], bad, *rows[62:], ""]
+    (tmp_path / "in" / "b d").write_text("\n".join(lines))
+    code, _, err = shardq("load", str(tmp_path / "in"), queue.name, "--key", "tenant", "--format", *words)
+    told = rf"line {62 + len(head)} of file:/+\S+/in/b%20d is no valid message: shard_key is null"
+    assert (code, bool(re.search(told, said(err)))) == (1, True), err
 
 
 @pytest.mark.parametrize(

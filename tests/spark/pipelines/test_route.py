@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from shardq.client import Client
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.routing import Router
+from shardq.spark.pipelines import files, inputs, load
 from shardq.spark.pipelines.load import LoadColumns
 from shardq.spark.pipelines.report import PipelineProgress, Report
 from shardq.spark.pipelines.route import routed, write
@@ -115,3 +117,19 @@ def test_one_job_writes_to_all_queues(shardq: Shardq, client: Client, queue_name
     assert [name for name in report["seconds"] if name.startswith("routing")] == [f"routing as {report['id']}"]
     found = drained(client.queue(f"{queue_name}.7", create=True))
     assert sorted(each.payload["n"] for each in found) == list(range(7, 4000, 40))
+
+
+@pytest.mark.parametrize("size", [100, 10_000], ids=["in pieces", "whole"])
+def test_a_bad_event_is_named_by_its_line_though_each_queue_gets_only_some(
+    shardq: Shardq, client: Client, queue_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    for module in (files, load, inputs):
+        monkeypatch.setattr(module, "SPLIT_SETTINGS", dict.fromkeys(files.SPLIT_SETTINGS, str(size)))
+    for queue, pattern in (("a", "a"), ("b", "b"), ("all", "*")):
+        client.bind(pattern, f"{queue_name}.{queue}", router=queue_name)
+    events = [{"topic": "ab"[at % 2], "tenant": "t", "at": at} for at in range(40)]
+    del events[32]["tenant"]
+    (tmp_path / "events.json").write_text("".join(json.dumps(each) + "\n" for each in events))
+    code, _, err = shardq("route", str(tmp_path / "events.json"), "--router", queue_name, "--key", "tenant")
+    assert code == 1
+    assert re.search(r"line 33 of file:/+\S+/events.json is no valid message: shard_key is null", err), err
