@@ -547,11 +547,10 @@ function verbs.read(KEYS, ARGV)
   end
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
-  q.ends_text, q.visibility = spell(q.ends), visibility
+  q.ends_text, q.visibility, q.has_all = spell(q.ends), visibility, all == '1'
   if due ~= '' then q.adds_due = due + 0 end
   local rules = q.rules
   if rules.legacy_group then Legacy.open(q) end
-  q.has_all = all == '1'
   if rules.journal > 0 then Journal.begin_events(q, ARGV[3] or '\n') end
   local stays = blocks > 0 and stays_for(q, blocks, ARGV[2]) or 0
   local jump, view = q.odd.jump, nil
