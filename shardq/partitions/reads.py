@@ -39,7 +39,7 @@ class WantedRead(msgspec.Struct):
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
 
-    What is `dealt` to each partition counts as asked for there. The looks that `first_look` has begun are in
+    The messages `dealt` to each partition count as asked for there. The looks that `first_look` has begun are in
     `glances` and `dealt`, and in `first`, which continues where it was dealt.
     """
 

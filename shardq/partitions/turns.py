@@ -42,7 +42,7 @@ MEAN_WORK: Final = 0.001
 BESIDE_QUIET: Final = 8
 """One of this number of messages goes to those that wait for a turn: quiet ones, without end, must not starve them.
 
-Dues are told in parts of a message, as many as these.
+A read counts dues in such parts of a message.
 """
 
 FRESH_SECONDS: Final = 0.010
@@ -77,7 +77,7 @@ MAX_IN_A_ROW: Final = 8
 
 
 class DealtRead(NamedTuple):
-    """What a read asks of one partition: a number of `messages`, and among them `turns` of those who wait.
+    """The request to one partition: a number of `messages`, and among them `turns` of those who wait.
 
     `due` is how much of it is due to those who wait, in eighths of a message.
     """

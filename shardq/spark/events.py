@@ -119,5 +119,5 @@ def _lose(name: str, options: Reading, lost: int, position: int) -> None:
         "(setting `journal`) for how late it is read"
     )
     if options.fail_on_data_loss:
-        raise ConfigError(f"{text}; failOnDataLoss=false goes on without them")
+        raise ConfigError(f"{text}; failOnDataLoss=false continues without them")
     log.warning("%s", text)

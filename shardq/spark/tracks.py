@@ -121,7 +121,7 @@ class JournalTrack:
         text = f"event {start} of queue {name!r} is another one than the query has read: Redis was rolled back, or"
         if start > end:
             text = f"the query has read queue {name!r} up to event {start}, the newest is {end}: Redis lost data, or"
-        raise ConfigError(f"{text} it is another server; failOnDataLoss=false goes on with the events that are new")
+        raise ConfigError(f"{text} it is another server; failOnDataLoss=false continues with the events that are new")
 
     def _is_another(self, number: int, time: int) -> bool:
         """Whether the event with this number is one of another time, or is gone though an older one is kept."""
@@ -195,7 +195,7 @@ class DeadTrack:
             return end
         raise ConfigError(
             f"the query has read dead letters of queue {self._state.keys.name!r} up to {start}, but the newest is "
-            f"{end}: Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
+            f"{end}: Redis lost data, or it is another server; failOnDataLoss=false continues from there"
         )
 
     def lag(self, start: str, end: str, most: int) -> int:
