@@ -32,7 +32,7 @@ from shardq.model.message import messages_of
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions import upkeep
-from shardq.partitions.asking import has_moved
+from shardq.partitions.losses import find_again
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, WantedRead, first_look, read_turns
 from shardq.partitions.tidy import is_due, tidy
@@ -166,7 +166,7 @@ class PartitionedQueue(PartedQueue, Queue):
     def _look(
         self, parts: Parts, wanted: WantedRead, acking: Acking, timeout: float | None, *, batch: bool
     ) -> Rows | None:
-        """Return what is there. None if a partition is not, since the map has changed: then look by that one."""
+        """Return what is there. None if a partition was not, and now is, or the map has changed: then look again."""
         try:
             if (first := first_look(parts, wanted, timeout)) is not None:
                 found = self._stands(parts).look(wanted, *first)
@@ -177,8 +177,9 @@ class PartitionedQueue(PartedQueue, Queue):
             return self._read_now(parts, wanted)
         except QueueMissing:
             # The caller of an ack must hear of it.
-            if acking.is_open or not self._client.run(has_moved(parts, wanted.until)):
+            if acking.is_open or self.state.clock.monotonic() >= wanted.until:
                 raise
+            self._client.run(find_again(parts, wanted.until))
             wanted.begin()
             return None
         finally:

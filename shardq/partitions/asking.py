@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from shardq.errors import BackendError, QueueMissing, ShardqError
 from shardq.model.partitions import map_of
@@ -13,9 +13,6 @@ from shardq.ops.queue.retry import is_denied
 from shardq.ops.queue.sight import seen
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op, Refused
-
-if TYPE_CHECKING:
-    from shardq.partitions.parts import Parts
 
 MAX_AGE: Final = 5.0
 """Seconds after which a client asks for the map again, while it is used. `resize` relies on it."""
@@ -47,10 +44,3 @@ def ask_map(head: QueueState, until: float) -> Op[None]:
     elif map_of(view.config.partitions) == map_of(head.config.partitions):
         view = head.view
     head.know(view)
-
-
-def has_moved(parts: Parts, until: float) -> Op[bool]:
-    """Return whether the queue has other partitions than *parts*. They are known then. QueueMissing as `ask_map`."""
-    head = parts.states[0].whole or parts.states[0]
-    yield from ask_map(head, until)
-    return head.parts is not parts

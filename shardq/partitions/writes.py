@@ -19,8 +19,8 @@ from shardq.ops.queue.together import run_together
 from shardq.ops.write.outdated import Outdated
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import Result, placed_ids, write_many, writes_of
-from shardq.partitions.asking import ask_map
 from shardq.partitions.knows import Run, dealt, one_by_one
+from shardq.partitions.losses import find_again
 
 if TYPE_CHECKING:
     from shardq.partitions.parts import Parts
@@ -106,26 +106,23 @@ def deal_again(
 ) -> Op[list[Result]]:
     """Store in their homes those *messages* whose *results* say that the partition of state *gone* is not there.
 
-    Return *results* with what became of them. Those whose home is the same by the map as it is now stay as they are.
-    Messages dealt by a map that is old by now are dealt again in any case, wherever they went.
+    Return *results* with what became of them. A home that is still the same is made again (`losses`). Messages dealt by
+    a map that is old by now are dealt again in any case, wherever they went.
     """
-    is_part = gone.number > 0
-    again = [at for at, each in enumerate(results) if isinstance(each, QueueMissing if is_part else Outdated)]
+    kinds = QueueMissing if gone.number > 0 else (QueueMissing, Outdated)
+    again = [at for at, each in enumerate(results) if isinstance(each, kinds)]
     if not again:
         return results
     if head.clock.monotonic() > until:
         late = BackendTimeout("the partitions have changed, and no time was left to ask which are there: not written")
         return [late if at in again else each for at, each in enumerate(results)]
-    asked = yield from outcome_of(ask_map(head, until))
+    before: Parts | None = head.parts
+    if before is None:  # it was deleted by this client, and recreated without partitions
+        return results
+    asked = yield from outcome_of(find_again(before, until))
     if isinstance(asked, ShardqError):  # the whole queue is gone, say
         return [asked if at in again else each for at, each in enumerate(results)]
-    parts: Parts | None = head.parts
-    if parts is None:  # it was deleted by this client, and recreated without partitions
-        return results
-    again = [
-        at for at in again
-        if isinstance(results[at], Outdated) or parts.home_of(messages[at].shard_key) is not gone
-    ]  # fmt: skip
+    parts: Parts = head.parts or before
     found = dict(zip(again, (yield from store_in_turn(parts, [messages[at] for at in again], until)), strict=True))
     return [found.get(at, each) for at, each in enumerate(results)]
 

@@ -26,6 +26,11 @@ def foreign(tmp_path: Path, cli_server: Server) -> Library:
     return found
 
 
+def bare(line: str) -> str:
+    """A line without constants, their values, and functions of modules, which have other names in Redis."""
+    return re.sub(r"\b[A-Z]\w*(?:\.\w+)?|'[^']*'|\d+", "", line)
+
+
 def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: Command) -> None:
     told = cli("server", "lua", "read", "--json")
     assert told.code == 0
@@ -35,7 +40,7 @@ def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: 
     fields = records.read((LUA / "base.lua").read_text().splitlines())
     for each in named:
         there = (LUA / each["file"]).read_text().split("\n")[each["line"] - 1]
-        assert "new_" in there or MARK in there or each["text"] == records.numbered(fields, there.rstrip())
+        assert "new_" in there or MARK in there or bare(each["text"]) == bare(records.numbered(fields, there.rstrip()))
     assert re.search(
         r"^read\.lua:\d+ +function verbs\.read\(KEYS, ARGV\)$", cli("server", "lua", "read").out, re.MULTILINE
     )

@@ -6,6 +6,8 @@ import logging
 import secrets
 from typing import Any, Final, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from shardq.errors import ConfigError, QueueMissing, ServerUnfit
 from shardq.model import QueueConfig
 from shardq.model.settings import differs
@@ -53,6 +55,8 @@ def reopen(state: QueueState, until: float) -> Op[None]:
     A queue with partitions is not created so, but by its `declare`, and by the calls of a queue that go over them.
     """
     is_alone = state.requested.partitions == 1 or state.parts is not None
+    if state.parts is not None:  # if Redis lost it, it has the map again that this client knows
+        state.requested = replace(state.requested, partitions=state.config.partitions)
     if not (yield from _look_up(state, until, create=state.creates and is_alone)):
         raise missing(state)
 

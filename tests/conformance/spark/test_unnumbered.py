@@ -109,7 +109,7 @@ def test_a_full_queue_takes_what_fits(server_client: Client, queue_name: str) ->
     queue = made(server_client, queue_name, max_len=137)
 
     def full() -> bool:
-        with pytest.raises(QueueFull, match=r"took no more rows for 0.1 s, since it is full \(max_len\).*stays"):
+        with pytest.raises(QueueFull, match=r"took no more rows for 0.1 s, since it is full \(max_len\).*stay"):
             server_client.run(store_unnumbered(queue.state, rows(400), RowPace(chunk=50, patience=0.1)))
         return queue.len() == 137
 

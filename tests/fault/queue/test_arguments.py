@@ -23,6 +23,8 @@ READ = KEYS.fixed[:19]
 """The first keys of `read` and `settle`."""
 WRITTEN = (*KEYS.fixed[:14], KEYS.stream(0), KEYS.stream(1))
 MESSAGE = ("\x01", "tenant", "b", "x")
+FRESH = ("\x01", "fresh", "b", "x")
+"""One for a stream; a tenant that has some goes behind them, and no stream is looked at."""
 OPTIONS = (*MESSAGE, "")
 STATE = (
     "rules",
@@ -81,8 +83,8 @@ CALLS = [
     write("EPOCH 1 1 6 x -", *OPTIONS, "|@1|:id"),
     write("EPOCH 1 1 6 x -", *OPTIONS, "|@1|a|b:id"),
     write("EPOCH 1 1 6 x -", *OPTIONS, "|/e9||short"),
-    write("EPOCH 1 1 4 x -", *MESSAGE, keys=(*WRITTEN[:14], KEYS.dead, KEYS.stream(1))),
-    write("EPOCH 1 1 4 x -", *MESSAGE, keys=(*WRITTEN[:14], KEYS.stream(9), KEYS.stream(1))),
+    write("EPOCH 1 1 4 x -", *FRESH, keys=(*WRITTEN[:14], KEYS.dead, KEYS.stream(1))),
+    write("EPOCH 1 1 4 x -", *FRESH, keys=(*WRITTEN[:14], KEYS.stream(9), KEYS.stream(1))),
     write("EPOCH 1 1 4 x -", *MESSAGE, keys=swapped(WRITTEN, KEYS.notifications, KEYS.journal)),
     write("EPOCH 1 1 6 x -", *OPTIONS, "5||", keys=swapped(WRITTEN, KEYS.delayed, KEYS.turns)),
     Bad("read", (*READ, KEYS.stream(0)), ("67000000 h 1000 0 0 - 0 0", "", "c")),
