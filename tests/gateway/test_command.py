@@ -118,3 +118,10 @@ def test_a_missing_package_is_named_in_one_line(package: str) -> None:
     assert "pip install 'shardq[" in told.stderr
     assert len(told.stderr.splitlines()) == 1
     assert shardq("serve", "token", "a", before=lacks).returncode == 0
+
+
+def test_a_hang_up_while_it_starts_does_not_end_it() -> None:
+    """A renewed certificate is told by SIGHUP, also to a gateway that starts just then."""
+    before = "import asyncio, signal; asyncio.run = lambda work: (work.close(), signal.raise_signal(signal.SIGHUP))"
+    told = shardq("serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", before=before)
+    assert (told.returncode, told.stderr) == (0, "")

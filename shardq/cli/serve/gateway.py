@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,8 @@ def run(args: Args, shell: Shell) -> None:
         return
     if args.listen is None:
         raise UsageError("say where to --listen, or give the --status socket of a gateway that runs")
+    # Until it serves: nothing was read yet that could be read again, and by default a hang-up ends the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from shardq.gateway.settings import GatewaySettings
 
     settings = GatewaySettings(
