@@ -1,4 +1,4 @@
-"""The connections of browsers: their number is bounded, and one that stands still ends.
+"""The connections of browsers: their number is bounded, and one that stands still ends, also before it speaks TLS.
 
 uvicorn has a deadline for a connection that is idle between two requests, and none for a head, an answer that nobody
 takes, or a connection that says nothing at all. So a stranger could hold all connections open.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import ssl
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import get_remote_addr
 
 from shardq.dashboard.guesses import place_of
 
@@ -54,7 +56,9 @@ class Browsers:
         return type("Connection", (BrowserConnection,), {"crowd": self})
 
     def admit(self, one: BrowserConnection, address: str) -> bool:
-        """Let a connection in, if there is room for it, or room can be made."""
+        """Let a connection in, if there is room for it, or room can be made. One that is in stays."""
+        if one in self._all:
+            return True
         place = self._place(address)
         if place and self._of_address[place] >= MAX_OF_ADDRESS:
             self._tell("one address has as many connections as it may have: the oldest without a request end")
@@ -172,3 +176,54 @@ class BrowserConnection(H11Protocol):
         """End it at once."""
         self.crowd.leave(self)
         self.transport.abort()
+
+
+class Handshake(asyncio.Protocol):
+    """A connection that is to speak TLS by *context* first. It counts from its beginning as the one that *make* makes.
+
+    asyncio would make that one only once the other end has spoken TLS: those that say nothing would count as none.
+    """
+
+    _under_way: Final[set[asyncio.Task[None]]] = set()
+    """The loop itself keeps only weak references to tasks."""
+
+    def __init__(self, make: Callable[[], BrowserConnection], context: ssl.SSLContext) -> None:
+        self._one, self._context = make(), context
+        self._early = bytearray()  # what came before the connection itself could take it
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, if there is room. The connection within TLS is made by `_begin`."""
+        one = self._one
+        one.transport = transport
+        client = get_remote_addr(transport)
+        if not one.crowd.admit(one, client[0] if client else ""):
+            transport.abort()
+            return
+        self._under_way.add(task := one.loop.create_task(self._begin(transport)))
+        task.add_done_callback(self._under_way.discard)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what comes with the end of the handshake."""
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._is_lost = True
+        self._one.crowd.leave(self._one)
+
+    async def _begin(self, transport: asyncio.Transport) -> None:
+        one = self._one
+        try:
+            secured = await one.loop.start_tls(
+                transport, self, self._context, server_side=True, ssl_handshake_timeout=HEAD
+            )
+        except OSError:  # also what is wrong with TLS; the loop has closed the connection
+            one.crowd.leave(one)
+            return
+        if secured is None or self._is_lost:
+            return
+        secured.set_protocol(one)
+        one.connection_made(secured)
+        if self._early:
+            one.data_received(bytes(self._early))

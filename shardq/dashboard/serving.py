@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -21,14 +22,12 @@ from starlette.applications import Starlette
 
 from shardq.arguments import shown
 from shardq.client import AsyncClient
-from shardq.dashboard.crowd import ANY_PROXY, Browsers
+from shardq.dashboard.crowd import ANY_PROXY, Browsers, Handshake
 from shardq.errors import ClosedError, ConfigError
 from shardq.sockets import UNIX, address_of, check_address, listeners
 
 ENDING: Final = 2
 """Seconds in which replies that are under way may be sent at the end."""
-HANDSHAKE: Final = 10.0
-"""Seconds within which a browser has to begin with TLS."""
 LEAVING: Final = 30.0
 """Seconds in which the thread that serves has to end, once it was asked to."""
 BACKLOG: Final = 64
@@ -97,12 +96,13 @@ class ServingComplaints:
 
 
 class ServingLoop(asyncio.SelectorEventLoop):
-    """A loop on which nobody holds a connection open by saying nothing of TLS: asyncio waits for a minute."""
+    """A loop on which nobody holds a connection open by saying nothing of TLS."""
 
     async def create_server(self, *args: Any, **named: Any) -> asyncio.Server:
         """Listen."""
-        if named.get("ssl") is not None:
-            named["ssl_handshake_timeout"] = HANDSHAKE
+        if (context := named.pop("ssl", None)) is not None:
+            make, *rest = args
+            args = (partial(Handshake, make, context), *rest)
         return await super().create_server(*args, **named)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import pytest
+import trustme
 
 from shardq.client import AsyncClient
 from shardq.dashboard import app, crowd
@@ -36,9 +39,24 @@ class Standing:
     crowd: Browsers
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Path, Path]:
+    """An authority, and the files of a certificate and its key."""
+    folder, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    return authority, folder / "cert.pem", folder / "key.pem"
+
+
 @pytest.fixture
-def address(server: Server) -> Iterator[tuple[str, int]]:
-    page = PageServer(PageSettings("127.0.0.1:0"), lambda: AsyncClient.from_url(server.url), app)
+def address(server: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """Where the page is served, by TLS if a test asks for "https"."""
+    settings = PageSettings("127.0.0.1:0")
+    if getattr(request, "param", "http") == "https":
+        _, cert, key = request.getfixturevalue("certificate")
+        settings = PageSettings("127.0.0.1:0", tls_cert=cert, tls_key=key)
+    page = PageServer(settings, lambda: AsyncClient.from_url(server.url), app)
     page.open()
     try:
         found = urlsplit(page.address)
@@ -53,10 +71,15 @@ def connect(address: tuple[str, int]) -> Iterator[Callable[[], socket.socket]]:
         yield lambda: opened.enter_context(closing(socket.create_connection(address, timeout=60)))
 
 
-def look(address: tuple[str, int]) -> int:
-    """The status of one who opens the page."""
-    with urlopen(f"http://{address[0]}:{address[1]}/", timeout=60) as answer:
-        return int(answer.status)
+def look(address: tuple[str, int], authority: trustme.CA | None = None) -> int:
+    """The status of one who opens the page, by TLS if there is an authority."""
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    if authority is not None:
+        authority.configure_trust(context := ssl.create_default_context())
+        connection = http.client.HTTPSConnection(*address, timeout=60, context=context)
+    with closing(connection):
+        connection.request("GET", "/")
+        return connection.getresponse().status
 
 
 def has_ended(one: socket.socket) -> bool:
@@ -72,11 +95,18 @@ def join(all_of: Browsers, one: Standing, place: str = "192.0.2.1") -> bool:
     return all_of.admit(cast("BrowserConnection", one), place)
 
 
+@pytest.mark.parametrize(
+    "address", ["http", pytest.param("https", marks=pytest.mark.runs_in("test-all"))], indirect=True
+)
 def test_a_thousand_connections_that_say_nothing_keep_nobody_out(
-    address: tuple[str, int], connect: Callable[[], socket.socket], caplog: pytest.LogCaptureFixture
+    address: tuple[str, int],
+    connect: Callable[[], socket.socket],
+    caplog: pytest.LogCaptureFixture,
+    certificate: tuple[trustme.CA, Path, Path],
+    request: pytest.FixtureRequest,
 ) -> None:
     silent = [connect() for _ in range(1000)]
-    assert look(address) == 200
+    assert look(address, certificate[0] if "https" in request.node.callspec.id else None) == 200
     assert said(caplog).count("\n") == 0
     assert ONE_ADDRESS in said(caplog)
     assert has_ended(silent[0])
