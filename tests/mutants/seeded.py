@@ -280,7 +280,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "floor((due + (one + (other or 0)) % 8) / 8)",
         "floor(count / 8)",
         "tests/promises/test_fairness.py"
-        "::test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys[valkey-False-2-sync]",
+        "::test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys[usual-valkey-False-2-sync]",
     ),
     Mutant(
         5,

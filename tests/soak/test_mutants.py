@@ -49,7 +49,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"two leases at one time", "acked twice"},
     ),
     "a read hands out the newest first": (
-        "streams", "call('XRANGE', key, from, '+', 'COUNT', spell(most))",
+        "streams", "call('XRANGE', key, from, '+', 'COUNT', spelled[most] or spell(most))",
         "call('XREVRANGE', key, '+', from, 'COUNT', spell(most))",
         {"out of order"},
     ),
