@@ -25,8 +25,10 @@ JOB = 0.01
 
 
 @pytest.fixture(params=[3, 8])
-def parted(request: pytest.FixtureRequest, client: Client, queue_name: str) -> Queue:
-    """A queue with partitions."""
+def parted(request: pytest.FixtureRequest, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """A queue with partitions. None is late: a busy machine would leave the one with the flood alone in a read."""
+    for place in ("shardq.partitions.reads", "shardq.client.async_stands", "shardq.client.sync_stands"):
+        monkeypatch.setattr(f"{place}.PATIENCE", 60.0)
     queue = client.queue(queue_name, create=True, partitions=request.param)
     queue.declare()
     return queue

@@ -102,6 +102,7 @@ def test_a_deploy_under_load_loses_nothing_and_no_caller_is_told_an_error(
     sides: Sides, raw: Queue, calls: Queue, server: Server, tmp_path: Path, before: str, after: str
 ) -> None:
     """Up and down: programs of one version, then of both, then of the other one alone."""
+    server.run("FUNCTION", "FLUSH")  # other versions were on this server before
     leaving, coming = sides(before), sides(after)
     leaving.start("produce+call+consume+work")
     go_on(leaving)
