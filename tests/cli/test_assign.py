@@ -51,7 +51,7 @@ def test_what_cannot_be_done_is_said(cli: Command, queue: Queue, tmp_path: Path)
     for words, code, message in (
         (("assign", "jobs"), 2, "give shard keys, or --max-overlap"),
         (("assign", "jobs", "a"), 2, "use --yes"),
-        (("assign", "jobs", "a", "--yes", "--max-overlap", "9"), 2, "max_overlap must be an int from 0 to 3"),
+        (("assign", "jobs", "a", "--yes", "--max-overlap", "9"), 2, "max_overlap must be a whole number from 0 to 3"),
         (("assign", "jobs", "--names", str(bad), "--yes"), 2, "the file of --names must be UTF-8"),
         (("assign", "jobs", *"abcdefghijklmnopqrstuvwxyz", "--yes"), 2, "no room for tenant"),
         (("assign", "none", "a", "--yes"), 3, "there is no queue 'none'"),
