@@ -67,9 +67,10 @@ class Reader:
         commands = environment / "bin"
         self.folder.mkdir()
         (home / "shardq").symlink_to(ROOT)
+        (home / "venv").symlink_to(environment)  # its own name may have a blank, which a unit of systemd has not
         self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
         self._places = {
-            "/srv/reports/.venv/bin": str(commands),
+            "/srv/reports/.venv": str(home / "venv"),
             "/srv/reports": str(self.folder),
             ALIVE: f"{home}/alive",
         }
