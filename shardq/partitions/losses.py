@@ -39,11 +39,16 @@ def find_again(parts: Parts, until: float) -> Op[None]:
         raise seen
     now: Parts = head.parts or parts
     for state in now.states[1 : now.map.written]:
-        if not (yield from exists(state, until)):
-            log.error("partition %d of queue %r was gone and was created again", state.number, head.keys.name)
-            yield from _made(head, state, now.map.read, until)
-            if parts.common.asks is not None:
-                parts.common.asks(_furnished(head, state, now.map.read))
+        if (yield from exists(state, until)):
+            continue
+        yield from ask_map(head, until)  # looks may take long while nodes fail: it may have been removed meanwhile
+        now = head.parts or parts
+        if state.number >= now.map.written:
+            continue
+        log.error("partition %d of queue %r was gone and was created again", state.number, head.keys.name)
+        yield from _made(head, state, now.map.read, until)
+        if parts.common.asks is not None:
+            parts.common.asks(_furnished(head, state, now.map.read))
 
 
 def _made(head: QueueState, state: QueueState, count: int, until: float) -> Op[None]:
