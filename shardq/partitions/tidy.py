@@ -63,46 +63,47 @@ def tidy(parts: Parts) -> Op[None]:
 
 
 def _tidy(parts: Parts) -> Op[bool]:
-    left = yield from _left(parts, parts.states[-1])
+    left, epoch = yield from _left(parts, parts.states[-1])
     if left > 0:
         parts.common.tidy_at = parts.whole.clock.monotonic() + min(max(left, TIDY_INTERVAL), LOOK_INTERVAL)
         return False
-    if (yield from _remove(parts, parts.states[0], parts.states[-1])):
+    if (yield from _remove(parts, parts.states[0], parts.states[-1], epoch)):
         return True
     yield from move_home(parts, None, parts.states[-1:])  # one may have been stored by an old map
     return False
 
 
-def _left(parts: Parts, state: QueueState) -> Op[float]:
+def _left(parts: Parts, state: QueueState) -> Op[tuple[float, str]]:
     """Return how many seconds a partition has to stay, as far as can be seen; 0 if it may go, or is not there.
 
-    Its epoch is read before the head is looked at: see `furnish`.
+    Return its epoch, too, '' if it is not there. It is read before the head is looked at: see `furnish`. (Who does the
+    upkeep of this client may forget that of the state meanwhile.)
     """
     seen = yield from outcome_of(sight(state, state.until()))
     if isinstance(seen, ShardqError):
         if not isinstance(seen, QueueMissing):
             raise seen
         state.forget()
-        return 0.0
+        return 0.0, ""
     state.know(seen.view)
+    epoch = seen.view.epoch
     if parts.map.towards and parts.map.towards[1] / 1000 > seen.time:
-        return TIDY_INTERVAL  # a resize is under way
+        return TIDY_INTERVAL, epoch  # a resize is under way
     found = yield from numbers(state)
     if found.backlog + found.in_flight + found.delayed + found.dead + found.result_count:
-        return TIDY_INTERVAL
-    return max(0.0, seen.written_at + _retention(state) - seen.time)
+        return TIDY_INTERVAL, epoch
+    return max(0.0, seen.written_at + _retention(state) - seen.time), epoch
 
 
 def _retention(state: QueueState) -> float:
     return max(state.config.dedup_window, RETENTION)
 
 
-def _remove(parts: Parts, head: QueueState, state: QueueState) -> Op[bool]:
+def _remove(parts: Parts, head: QueueState, state: QueueState, epoch: str) -> Op[bool]:
     """Delete a partition that may go, and then take it out of the map. Changed if another client was here.
 
     Return False if it may not go, as the server sees it.
     """
-    epoch = state.epoch
     if epoch:
         yield from store_map(head, parts.make, parts.map, parts.map)
         rest = (*state.keys.everything, *map(state.keys.stream, range(state.streams)))

@@ -10,6 +10,7 @@ import pytest
 
 from shardq import BackendTimeout, Client, Queue, QueueMissing, Where, Written
 from shardq.model.call import Call as TaskCall
+from shardq.ops.inspect.stats import numbers as looked_at
 from shardq.ops.queue.steps import Call, Step
 from shardq.ops.schedules import stored
 from shardq.ops.write.outgoing import compose
@@ -86,6 +87,25 @@ def test_a_drained_partition_is_removed_when_its_time_is_over(server: Server, cl
     queue.write_many(list(TENANTS.items()))
     clock.advance(1)
     assert sorted(each.payload for each in queue.read_many(10)) == [0, 1, 2]
+
+
+def test_it_is_removed_though_the_upkeep_of_its_client_forgets_what_it_knew(
+    server: Server, clock: ManualClock, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it left the map with all its keys there, and nobody looked for them any more."""
+
+    def forgotten(state: Any) -> Any:
+        found = yield from looked_at(state)
+        state.forget()
+        return found
+
+    monkeypatch.setattr("shardq.partitions.tidy.numbers", forgotten)
+    queue.resize(partitions=1)
+    emptied(queue)
+    clock.advance(RETENTION + SOON + LOOK_INTERVAL)
+    upkept(queue)
+    assert numbers(queue) == [0]
+    assert not [key for key in server.client().keys("*") if b"#" in key]
 
 
 def test_the_highest_goes_first_and_only_those_that_are_not_written_to(clock: ManualClock, queue: Queue) -> None:
