@@ -1,6 +1,6 @@
 """One of eight deliveries is for those who wait for a turn beside new shard keys without end, over all partitions.
 
-A client counts it over the partitions, so it is exact: nothing here is by chance. Each job costs the same, by its word.
+A client counts it over the partitions, so it is exact to a message or two. Each job costs the same, by its word.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parted(request: pytest.FixtureRequest, client: Client, queue_name: str, monk
 @pytest.mark.parametrize("batch", [1, 3, 120])
 def test_a_flood_in_one_partition_has_one_delivery_of_eight_of_all(parted: Queue, batch: int) -> None:
     got = beside_new_ones([parted], ["flood"], batch)
-    assert got["flood"] in about(DELIVERIES // 8)
+    assert got["flood"] in about(DELIVERIES // 8, 1)
 
 
 @pytest.mark.once
@@ -46,7 +46,7 @@ def test_a_flood_in_one_partition_has_one_delivery_of_eight_of_all(parted: Queue
 def test_floods_in_each_partition_share_one_delivery_of_eight(parted: Queue, batch: int) -> None:
     floods = at_home_in_each(parted)
     got = beside_new_ones([parted], floods, batch)
-    assert sum(got.values()) in about(DELIVERIES // 8)
+    assert sum(got.values()) in about(DELIVERIES // 8, len(floods))
     # Each flood's share, to a message.
     assert max(got.values()) - min(got[tenant] for tenant in floods) <= 2
 
@@ -55,12 +55,14 @@ def test_floods_in_each_partition_share_one_delivery_of_eight(parted: Queue, bat
 def test_each_client_gives_one_of_eight_of_its_own(parted: Queue, queue_name: str, open_client: OpenClient) -> None:
     readers = [parted, *(open_client().queue(queue_name) for _ in range(2))]
     got = beside_new_ones(readers, ["flood"], 1)
-    assert DELIVERIES // 8 - len(readers) <= got["flood"] <= DELIVERIES // 8 + len(readers)
+    spread = len(readers) + 1
+    assert DELIVERIES // 8 - spread <= got["flood"] <= DELIVERIES // 8 + spread
 
 
-def about(deliveries: int) -> range:
-    """Where in eight a client begins is drawn."""
-    return range(deliveries - 1, deliveries + 2)
+def about(deliveries: int, partitions: int) -> range:
+    """Where in eight a client begins is drawn, and each partition where some wait may owe or be owed part of one."""
+    spread = 1 + partitions
+    return range(deliveries - spread, deliveries + spread + 1)
 
 
 def at_home_in_each(queue: Queue) -> list[str]:
@@ -91,7 +93,10 @@ def beside_new_ones(readers: list[Queue], floods: list[str], batch: int) -> Coun
         queue.write_many([("flood", tenant)] * (DELIVERIES // 8 + 64))
     while sum(queue.stats().streams):
         done(queue, queue.read_many(min(1000, sum(queue.stats().streams))))
-    queue.write_many([("new", f"first-{number}") for number in range(4 * batch + 200)])
+    queue.write_many([("new", f"first-{number}") for number in range(8 * batch + 200)])
+    for reader in readers:  # a client may look at few partitions a second: its first large reads find out what is where
+        for _ in range(3):
+            done(reader, reader.read_many(batch))
     for number in range(DELIVERIES // batch):
         queue.write_many([("new", f"new-{number}-{at}") for at in range(batch)])
         reader = readers[number % len(readers)]
