@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def find_again(parts: Parts, until: float) -> Op[None]:
     """See which partitions the queue of *parts* has, and make those again that are written to, and gone.
 
-    They get their limits, plans and pauses in the background. So it may continue within a call that callers share.
+    They get their limits, plans and pauses in the background. So it may continue within a call that callers share. If
+    this process ends before, `resize` to the number that there is gives them.
     QueueMissing if the queue is gone, and this client has no settings for it.
     """
     head = parts.whole

@@ -42,7 +42,8 @@ REMEMBERED_SECONDS: Final = 7 * 86_400.0
 def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None = None) -> Op[tuple[int, int]]:
     """Write to *wanted* partitions from now on. Return how many are read, and how many are written to.
 
-    Then stored schedules move to their homes. A partition that is gone, since somebody deleted its keys, is recreated.
+    Then stored schedules move to their homes. A partition that is gone is recreated, and one that was (`losses`) gets
+    what the head has, if that came to nothing then.
 
     ConfigError if another client changes the partitions meanwhile.
     """
@@ -66,13 +67,13 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
 
 
 def _make_anew(head: QueueState, make: MakeState, timeout: float | None) -> Op[None]:
-    """Recreate those partitions that are written to, and gone."""
+    """Make all partitions that are written to as the head is, and recreate those that are gone."""
     found, name = map_in(head), head.keys.name
     states = [make(head, number, found.name_of(name, number)) for number in range(1, found.written)]
     for state in states:
         if not (yield from find_queue(state, state.until(timeout))):
             log.warning("partition %d of queue %r was gone, and is created again", state.number, name)
-            yield from furnish(head, state, found.read, timeout)
+        yield from furnish(head, state, found.read, timeout)
 
 
 def map_in(head: QueueState) -> PartitionMap:

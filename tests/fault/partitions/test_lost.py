@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from shardq import Empty, Limits, Queue, QueueMissing
+from shardq.ops.queue.steps import Op
 from shardq.partitions.homes import home
 from tests.fault.conftest import Open
 from tests.servers import Server
@@ -91,6 +92,25 @@ def test_a_partition_has_the_limits_and_pauses_of_the_queue_again(server: Server
     queue.write("work", shard_key=TENANTS[2])
     eventually(lambda: rules(queue) == before, what="they are given in the background")
     read_nothing(queue)
+
+
+def test_to_resize_gives_what_its_maker_did_not_come_to_give(
+    server: Server, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that made it again ended just then."""
+
+    def ended(*_: object) -> Op[None]:
+        yield from ()
+
+    monkeypatch.setattr("shardq.partitions.losses._furnished", ended)
+    queue.set_limits({TENANTS[2]: Limits(max_in_flight=1)})
+    queue.pause(TENANTS[2])
+    before = rules(queue)
+    lose(server, queue, 2)
+    queue.write("work", shard_key=TENANTS[2])
+    assert rules(queue) != before
+    queue.resize(partitions=PARTITIONS)
+    assert rules(queue) == before
 
 
 def test_a_client_without_settings_makes_no_queue(server: Server, queue: Queue, open_client: Open) -> None:
